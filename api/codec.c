@@ -1,0 +1,627 @@
+/*
+ * Reads JSON into structs, driven by tables of LhField.
+ *
+ * One function for each shape a value can have; the table says which, with which bounds and
+ * defaults. Everything here is input from outside: it ends in a value within its bounds or in an
+ * error that names the field, never in an assertion. Nothing in this file may know a kind or a
+ * field by name.
+ */
+#include "api/codec.h"
+
+#include "base/errors.h"
+#include "base/units.h"
+
+#include <string.h>
+
+#define MAX_FIELDS   64 /* of one struct; bits of a guint64 */
+#define MAX_NAME     253
+#define FEW_ELEMENTS 16 /* up to here comparing each with each beats hashing */
+
+const LhStrMap lh_empty_map = {0, NULL};
+const LhArray lh_empty_array = {0, 0, NULL};
+const char *const lh_empty_strv[] = {NULL};
+
+typedef struct {
+    LhBuilder *b;
+    LhUnknown *unknown;
+    GError **error;
+    gboolean trusted; /* a fallback: bounds do not apply */
+} Reader;
+
+static gboolean read_struct(Reader *r, const LhField *fields, guint32 base, const cJSON *json,
+                            const LhPath *path);
+
+/* What @json is, for "is …, must be …". g_free. */
+static char *describe(const cJSON *json)
+{
+    if (cJSON_IsString(json))
+        return lh_quote(json->valuestring);
+    if (cJSON_IsObject(json))
+        return g_strdup("an object");
+    if (cJSON_IsArray(json))
+        return g_strdup("a list");
+    return lh_json_print(json);
+}
+
+static const char *const expectations[] = {
+    [LH_F_STR] = "a string",
+    [LH_F_ATOM] = "a string",
+    [LH_F_INT] = "an integer within ±(2^53-1)",
+    [LH_F_BOOL] = "true or false",
+    [LH_F_TIME] = "a time like 2026-05-01T12:00:00.000Z",
+    [LH_F_DURATION] = "a duration like 15m",
+    [LH_F_SIZE] = "an integer or a size like 15Gi",
+    [LH_F_ENUM] = "a string",
+    [LH_F_STRV] = "a list of strings",
+    [LH_F_MAP] = "an object of strings",
+    [LH_F_DIGESTS] = "an object of SHA-256 digests",
+    [LH_F_RAW] = "an object",
+    [LH_F_STRUCT] = "an object",
+    [LH_F_ARRAY] = "a list of objects",
+};
+
+static gboolean refuse_type(GError **error, const LhPath *path, const cJSON *json, LhFieldType type)
+{
+    g_autofree char *what = describe(json);
+    return lh_refuse(error, path, "is %s, must be %s", what, expectations[type]);
+}
+
+/* --- scalars --- */
+
+static gboolean scalar_enum(const LhField *field, const cJSON *json, gint64 *out,
+                            const LhPath *path, GError **error)
+{
+    const char *const *names = field->sub;
+    if (cJSON_IsString(json)) {
+        for (int i = 0; names[i] != NULL; i++) {
+            if (strcmp(names[i], json->valuestring) == 0) {
+                *out = i;
+                return TRUE;
+            }
+        }
+    }
+    g_autofree char *what = describe(json);
+    g_autofree char *all = g_strjoinv(", ", (char **)names);
+    return lh_refuse(error, path, "is %s, must be one of %s", what, all);
+}
+
+/* A text that @parse reads. */
+static gboolean scalar_text(gboolean (*parse)(const char *, gint64 *, GError **), const cJSON *json,
+                            gint64 *out, const LhPath *path, GError **error)
+{
+    g_autoptr(GError) why = NULL;
+    if (parse(json->valuestring, out, &why))
+        return TRUE;
+    return lh_refuse(error, path, "%s", why->message);
+}
+
+const char *lh_enum_name(const char *const *names, int value)
+{
+    for (int i = 0; names[i] != NULL; i++) {
+        if (i == value)
+            return names[i];
+    }
+    return "unknown";
+}
+
+gboolean lh_codec_scalar(const LhField *field, const cJSON *json, gint64 *out, const LhPath *path,
+                         GError **error)
+{
+    switch (field->type) {
+    case LH_F_INT:
+        return lh_json_int(json, out) || refuse_type(error, path, json, field->type);
+    case LH_F_BOOL:
+        if (!cJSON_IsBool(json))
+            return refuse_type(error, path, json, field->type);
+        *out = cJSON_IsTrue(json) ? 1 : 0;
+        return TRUE;
+    case LH_F_ENUM:
+        return scalar_enum(field, json, out, path, error);
+    case LH_F_DURATION:
+        if (cJSON_IsString(json))
+            return scalar_text(lh_duration_parse, json, out, path, error);
+        return refuse_type(error, path, json, field->type);
+    case LH_F_TIME:
+        if (cJSON_IsString(json))
+            return scalar_text(lh_time_parse, json, out, path, error);
+        return lh_json_int(json, out) || refuse_type(error, path, json, field->type);
+    case LH_F_SIZE:
+        if (cJSON_IsString(json))
+            return scalar_text(lh_size_parse, json, out, path, error);
+        return lh_json_int(json, out) || refuse_type(error, path, json, field->type);
+    case LH_F_STR:
+    case LH_F_ATOM:
+    case LH_F_STRV:
+    case LH_F_MAP:
+    case LH_F_DIGESTS:
+    case LH_F_RAW:
+    case LH_F_STRUCT:
+    case LH_F_ARRAY:
+        break;
+    }
+    g_return_val_if_reached(FALSE);
+}
+
+static char *format_scalar(const LhField *field, gint64 value)
+{
+    if (field->type == LH_F_DURATION)
+        return lh_duration_format(value);
+    if (field->type == LH_F_TIME)
+        return lh_time_format(value);
+    return g_strdup_printf("%" G_GINT64_FORMAT, value);
+}
+
+static gboolean check_bounds(const Reader *r, const LhField *field, gint64 value,
+                             const LhPath *path)
+{
+    gboolean given = field->min != 0 || field->max != 0;
+    gint64 min = field->min;
+    gint64 max = given ? field->max : LH_JSON_MAX_INT;
+    if (field->type == LH_F_TIME && !given)
+        max = LH_TIME_MAX_MS;
+    if (r->trusted || (value >= min && value <= max))
+        return TRUE;
+    /* An integer as a time may lie where no RFC 3339 text can say it. */
+    g_autofree char *is = field->type == LH_F_TIME && (value < 0 || value > LH_TIME_MAX_MS)
+                              ? g_strdup_printf("%" G_GINT64_FORMAT, value)
+                              : format_scalar(field, value);
+    g_autofree char *low = format_scalar(field, min);
+    g_autofree char *high = format_scalar(field, max);
+    if (max == LH_JSON_MAX_INT)
+        return lh_refuse(r->error, path, "is %s, must be %s or more", is, low);
+    return lh_refuse(r->error, path, "is %s, must be %s to %s", is, low, high);
+}
+
+static gboolean read_scalar(Reader *r, const LhField *field, guint32 place, const cJSON *json,
+                            const LhPath *path)
+{
+    gint64 value;
+    if (!lh_codec_scalar(field, json, &value, path, r->error))
+        return FALSE;
+    if (field->type == LH_F_BOOL || field->type == LH_F_ENUM) {
+        int narrow = (int)value;
+        memcpy(lh_builder_at(r->b, place), &narrow, sizeof narrow);
+        return TRUE;
+    }
+    if (!check_bounds(r, field, value, path))
+        return FALSE;
+    memcpy(lh_builder_at(r->b, place), &value, sizeof value);
+    return TRUE;
+}
+
+/* --- strings --- */
+
+static gboolean check_string(const Reader *r, const LhField *field, const char *text, gsize len,
+                             const LhPath *path)
+{
+    gboolean list = field->type == LH_F_STRV;
+    gsize max = list || field->max == 0 ? G_MAXSIZE : (gsize)field->max;
+    gsize min = list ? 0 : (gsize)field->min;
+    if (r->trusted)
+        return TRUE;
+    if (len == 0 && min > 0)
+        return lh_refuse(r->error, path, "is empty");
+    if (len < min || len > max)
+        return lh_refuse(r->error, path,
+                         "is %" G_GSIZE_FORMAT " bytes long, must be %" G_GSIZE_FORMAT
+                         " to %" G_GSIZE_FORMAT,
+                         len, min, max);
+    max = MIN(max, MAX_NAME);
+    gboolean name_ok = (field->flags & LH_NAME) == 0 || lh_name_valid(text, max);
+    gboolean pool_ok = (field->flags & LH_POOL_NAME) == 0 || lh_pool_name_valid(text);
+    if (name_ok && pool_ok)
+        return TRUE;
+    g_autofree char *quoted = lh_quote(text);
+    if (!pool_ok)
+        return lh_refuse(r->error, path, "is %s, must be 1 to 63 of a-z, 0-9 and '-'", quoted);
+    return lh_refuse(
+        r->error, path,
+        "is %s, must be a name of letters, digits, '.', '_' and '-', at most %" G_GSIZE_FORMAT
+        " long, first and last a letter or digit",
+        quoted, max);
+}
+
+static gboolean read_string(Reader *r, const LhField *field, guint32 place, const cJSON *json,
+                            const LhPath *path)
+{
+    if (!cJSON_IsString(json))
+        return refuse_type(r->error, path, json, LH_F_STR);
+    gsize len = strlen(json->valuestring);
+    if (!check_string(r, field, json->valuestring, len, path))
+        return FALSE;
+    if (field->type == LH_F_ATOM)
+        lh_builder_set_atom(r->b, place, json->valuestring);
+    else
+        lh_builder_set_string(r->b, place, json->valuestring, len);
+    return TRUE;
+}
+
+static gboolean read_raw(Reader *r, const LhField *field, guint32 place, const cJSON *json,
+                         const LhPath *path)
+{
+    if ((field->flags & LH_OBJECT) != 0 && !cJSON_IsObject(json))
+        return refuse_type(r->error, path, json, LH_F_RAW);
+    g_autofree char *text = lh_json_print(json);
+    lh_builder_set_string(r->b, place, text, strlen(text));
+    return TRUE;
+}
+
+/* --- lists and maps --- */
+
+static gboolean check_count(const Reader *r, const LhField *field, guint n, const LhPath *path)
+{
+    if (r->trusted || (n >= field->min && (field->max == 0 || n <= field->max)))
+        return TRUE;
+    return lh_refuse(r->error, path,
+                     "has %u elements, must have %" G_GINT64_FORMAT " to %" G_GINT64_FORMAT, n,
+                     field->min, field->max);
+}
+
+/* The position of an element that is in the list twice, or -1. */
+static int find_twice(const cJSON *list, guint n)
+{
+    if (n <= FEW_ELEMENTS) {
+        int at = 0;
+        for (const cJSON *a = list->child; a != NULL; a = a->next, at++) {
+            for (const cJSON *b = list->child; b != a; b = b->next) {
+                if (strcmp(a->valuestring, b->valuestring) == 0)
+                    return at;
+            }
+        }
+        return -1;
+    }
+    g_autoptr(GHashTable) seen = g_hash_table_new(g_str_hash, g_str_equal);
+    int at = 0;
+    for (const cJSON *a = list->child; a != NULL; a = a->next, at++) {
+        if (!g_hash_table_add(seen, a->valuestring))
+            return at;
+    }
+    return -1;
+}
+
+static gboolean read_strv(Reader *r, const LhField *field, guint32 place, const cJSON *json,
+                          const LhPath *path)
+{
+    if (!cJSON_IsArray(json))
+        return refuse_type(r->error, path, json, field->type);
+    guint n = (guint)cJSON_GetArraySize(json);
+    if (!check_count(r, field, n, path))
+        return FALSE;
+    if (n == 0)
+        return TRUE;
+    LhPath at = {.up = path};
+    const cJSON *element;
+    cJSON_ArrayForEach(element, json) {
+        if (!cJSON_IsString(element))
+            return refuse_type(r->error, &at, element, LH_F_STR);
+        if (!check_string(r, field, element->valuestring, strlen(element->valuestring), &at))
+            return FALSE;
+        at.index++;
+    }
+    int twice = (field->flags & LH_UNIQUE) != 0 ? find_twice(json, n) : -1;
+    if (twice >= 0) {
+        at.index = (guint)twice;
+        return lh_refuse(r->error, &at, "is there twice");
+    }
+    guint32 list = lh_builder_words(r->b, (n + 1) * sizeof(char *));
+    lh_builder_set_words(r->b, place, list);
+    cJSON_ArrayForEach(element, json) {
+        lh_builder_set_string(r->b, list, element->valuestring, strlen(element->valuestring));
+        list += (guint32)sizeof(char *);
+    }
+    return TRUE;
+}
+
+static int compare_members(const void *a, const void *b)
+{
+    return strcmp((*(const cJSON *const *)a)->string, (*(const cJSON *const *)b)->string);
+}
+
+/* The members of an object of strings that are not null, sorted by name; NULL with an error.
+ * g_free. */
+static const cJSON **sorted_members(const Reader *r, const LhField *field, const cJSON *json,
+                                    guint *n, const LhPath *path)
+{
+    if (!cJSON_IsObject(json)) {
+        refuse_type(r->error, path, json, field->type);
+        return NULL;
+    }
+    g_autofree const cJSON **members = g_new(const cJSON *, (gsize)cJSON_GetArraySize(json) + 1);
+    const cJSON *member;
+    *n = 0;
+    cJSON_ArrayForEach(member, json) {
+        LhPath at = {.up = path, .name = member->string};
+        if (cJSON_IsNull(member))
+            continue;
+        if (!cJSON_IsString(member)) {
+            refuse_type(r->error, &at, member, LH_F_STR);
+            return NULL;
+        }
+        members[(*n)++] = member;
+    }
+    qsort(members, *n, sizeof *members, compare_members);
+    return g_steal_pointer(&members);
+}
+
+static gboolean read_map(Reader *r, const LhField *field, guint32 place, const cJSON *json,
+                         const LhPath *path)
+{
+    guint n;
+    g_autofree const cJSON **members = sorted_members(r, field, json, &n, path);
+    if (members == NULL)
+        return FALSE;
+    if (n == 0)
+        return TRUE;
+    guint32 map = lh_builder_words(r->b, sizeof(LhStrMap) + (gsize)n * 2 * sizeof(char *));
+    guint32 pair = map + (guint32)sizeof(LhStrMap);
+    ((LhStrMap *)lh_builder_at(r->b, map))->n = n;
+    lh_builder_set_words(r->b, place, map);
+    lh_builder_set_words(r->b, map + (guint32)offsetof(LhStrMap, pairs), pair);
+    for (guint i = 0; i < n; i++) {
+        const char *both[] = {members[i]->string, members[i]->valuestring};
+        for (guint k = 0; k < 2; k++) {
+            lh_builder_set_string(r->b, pair, both[k], strlen(both[k]));
+            pair += (guint32)sizeof(char *);
+        }
+    }
+    return TRUE;
+}
+
+/* See digests.c for the packed form. */
+static gboolean read_digests(Reader *r, const LhField *field, guint32 place, const cJSON *json,
+                             const LhPath *path)
+{
+    guint n;
+    g_autofree const cJSON **members = sorted_members(r, field, json, &n, path);
+    g_autoptr(GString) packed = g_string_new(NULL);
+    if (members == NULL)
+        return FALSE;
+    for (guint i = 0; i < n; i++) {
+        LhPath at = {.up = path, .name = members[i]->string};
+        guint8 digest[LH_DIGEST_BYTES];
+        if (members[i]->string[0] == '\0')
+            return lh_refuse(r->error, path, "has an empty file name");
+        if (!lh_digest_pack(members[i]->valuestring, digest)) {
+            g_autofree char *what = lh_quote(members[i]->valuestring);
+            return lh_refuse(r->error, &at, "is %s, must be 64 hexadecimal digits", what);
+        }
+        g_string_append_len(packed, members[i]->string, (gssize)strlen(members[i]->string) + 1);
+        g_string_append_len(packed, (const char *)digest, LH_DIGEST_BYTES);
+    }
+    if (n > 0)
+        lh_builder_set_string(r->b, place, packed->str, packed->len);
+    return TRUE;
+}
+
+/* What an element of a LH_SORTED array is sorted by: its first field, "" when it is no string. */
+static const char *sort_key(const cJSON *element, const char *name)
+{
+    const cJSON *member = cJSON_GetObjectItemCaseSensitive(element, name);
+    return cJSON_IsString(member) ? member->valuestring : "";
+}
+
+static int compare_elements(const void *a, const void *b, void *name)
+{
+    return strcmp(sort_key(*(const cJSON *const *)a, name),
+                  sort_key(*(const cJSON *const *)b, name));
+}
+
+static gboolean read_array(Reader *r, const LhField *field, guint32 place, const cJSON *json,
+                           const LhPath *path)
+{
+    const LhStructInfo *info = field->sub;
+    const char *first = info->fields[0].name;
+    if (!cJSON_IsArray(json))
+        return refuse_type(r->error, path, json, field->type);
+    guint n = (guint)cJSON_GetArraySize(json);
+    if (!check_count(r, field, n, path))
+        return FALSE;
+    if (n == 0)
+        return TRUE;
+    g_autofree const cJSON **elements = g_new(const cJSON *, n);
+    guint count = 0;
+    const cJSON *element;
+    cJSON_ArrayForEach(element, json)
+        elements[count++] = element;
+    gboolean sorted = (field->flags & LH_SORTED) != 0;
+    if (sorted)
+        g_qsort_with_data(elements, (gint)n, sizeof *elements, compare_elements, (void *)first);
+    guint32 head = lh_builder_words(r->b, sizeof(LhArray));
+    guint32 items = lh_builder_words(r->b, n * info->size);
+    LhArray *array = lh_builder_at(r->b, head);
+    array->n = n;
+    array->size = info->size;
+    lh_builder_set_words(r->b, place, head);
+    lh_builder_set_words(r->b, head + (guint32)offsetof(LhArray, items), items);
+    for (guint i = 0; i < n; i++) {
+        LhPath at = {.up = path, .index = i};
+        if (!cJSON_IsObject(elements[i]))
+            return refuse_type(r->error, &at, elements[i], LH_F_STRUCT);
+        lh_codec_blank(info->fields, lh_builder_at(r->b, items + i * (guint32)info->size));
+        if (!read_struct(r, info->fields, items + i * (guint32)info->size, elements[i], &at))
+            return FALSE;
+        if (sorted && i > 0 &&
+            compare_elements(&elements[i - 1], &elements[i], (void *)first) == 0) {
+            g_autofree char *key = lh_quote(sort_key(elements[i], first));
+            return lh_refuse(r->error, path, "has the %s %s twice", first, key);
+        }
+    }
+    return TRUE;
+}
+
+/* --- fields and structs --- */
+
+static gboolean read_field(Reader *r, const LhField *field, guint32 base, const cJSON *json,
+                           const LhPath *path)
+{
+    guint32 place = base + field->offset;
+    switch (field->type) {
+    case LH_F_STR:
+    case LH_F_ATOM:
+        return read_string(r, field, place, json, path);
+    case LH_F_INT:
+    case LH_F_BOOL:
+    case LH_F_TIME:
+    case LH_F_DURATION:
+    case LH_F_SIZE:
+    case LH_F_ENUM:
+        return read_scalar(r, field, place, json, path);
+    case LH_F_STRV:
+        return read_strv(r, field, place, json, path);
+    case LH_F_MAP:
+        return read_map(r, field, place, json, path);
+    case LH_F_DIGESTS:
+        return read_digests(r, field, place, json, path);
+    case LH_F_RAW:
+        return read_raw(r, field, place, json, path);
+    case LH_F_STRUCT:
+        if (!cJSON_IsObject(json))
+            return refuse_type(r->error, path, json, field->type);
+        return read_struct(r, ((const LhStructInfo *)field->sub)->fields, place, json, path);
+    case LH_F_ARRAY:
+        return read_array(r, field, place, json, path);
+    }
+    g_return_val_if_reached(FALSE);
+}
+
+static void blank_field(const LhField *field, char *data)
+{
+    const void *empty = NULL;
+    const gint64 never = -1;
+    if (field->type == LH_F_TIME)
+        memcpy(data + field->offset, &never, sizeof never);
+    else if (field->type == LH_F_STRV)
+        empty = lh_empty_strv;
+    else if (field->type == LH_F_MAP)
+        empty = &lh_empty_map;
+    else if (field->type == LH_F_DIGESTS)
+        empty = lh_empty_digests;
+    else if (field->type == LH_F_ARRAY)
+        empty = &lh_empty_array;
+    if (empty != NULL)
+        memcpy(data + field->offset, &empty, sizeof empty);
+}
+
+void lh_codec_blank(const LhField *fields, gpointer data)
+{
+    for (const LhField *field = fields; field->name != NULL; field++) {
+        if (field->type == LH_F_STRUCT)
+            lh_codec_blank(((const LhStructInfo *)field->sub)->fields,
+                           (char *)data + field->offset);
+        else
+            blank_field(field, data);
+    }
+}
+
+const cJSON *lh_codec_fallback(const LhField *field)
+{
+    static GMutex mutex;
+    static GHashTable *parsed; /* const LhField * → cJSON, never freed */
+    if (field->fallback == NULL)
+        return NULL;
+    g_mutex_lock(&mutex);
+    if (parsed == NULL)
+        parsed = g_hash_table_new(NULL, NULL);
+    cJSON *json = g_hash_table_lookup(parsed, field);
+    if (json == NULL) {
+        json = cJSON_Parse(field->fallback);
+        g_assert(json != NULL); /* a table of ours */
+        g_hash_table_insert(parsed, (gpointer)field, json);
+    }
+    g_mutex_unlock(&mutex);
+    return json;
+}
+
+static gboolean read_absent(Reader *r, const LhField *field, guint32 base, const LhPath *path)
+{
+    if ((field->flags & LH_REQUIRED) != 0)
+        return lh_refuse(r->error, path, "is required");
+    if (field->type == LH_F_STRUCT)
+        return read_struct(r, ((const LhStructInfo *)field->sub)->fields, base + field->offset,
+                           NULL, path);
+    const cJSON *fallback = lh_codec_fallback(field);
+    if (fallback == NULL)
+        return TRUE;
+    Reader trusted = *r;
+    trusted.trusted = TRUE;
+    return read_field(&trusted, field, base, fallback, path);
+}
+
+/* Index of the field called @name, G_MAXUINT if there is none. Writers mostly keep the table's
+ * order: the search begins at @hint. */
+static guint find_field(const LhField *fields, const char *name, guint hint)
+{
+    for (guint i = hint; fields[i].name != NULL; i++) {
+        if (strcmp(fields[i].name, name) == 0)
+            return i;
+    }
+    for (guint i = 0; i < hint; i++) {
+        if (strcmp(fields[i].name, name) == 0)
+            return i;
+    }
+    return G_MAXUINT;
+}
+
+static gboolean read_struct(Reader *r, const LhField *fields, guint32 base, const cJSON *json,
+                            const LhPath *path)
+{
+    guint64 seen = 0;
+    guint hint = 0;
+    const cJSON *member;
+    cJSON_ArrayForEach(member, json) {
+        LhPath at = {.up = path, .name = member->string};
+        guint i = find_field(fields, member->string, hint);
+        if (i == G_MAXUINT) {
+            lh_unknown_add(r->unknown, &at);
+            continue;
+        }
+        hint = i + 1;
+        if (cJSON_IsNull(member))
+            continue;
+        if (!read_field(r, &fields[i], base, member, &at))
+            return FALSE;
+        seen |= G_GUINT64_CONSTANT(1) << i;
+    }
+    for (guint i = 0; fields[i].name != NULL; i++) {
+        LhPath at = {.up = path, .name = fields[i].name};
+        g_assert(i < MAX_FIELDS);
+        if ((seen >> i & 1) == 0 && !read_absent(r, &fields[i], base, &at))
+            return FALSE;
+    }
+    return TRUE;
+}
+
+gboolean lh_codec_struct(LhBuilder *b, const LhField *fields, guint32 base, const cJSON *json,
+                         const LhPath *path, LhUnknown *unknown, GError **error)
+{
+    Reader r = {.b = b, .unknown = unknown, .error = error};
+    return read_struct(&r, fields, base, json, path);
+}
+
+gboolean lh_codec_field(LhBuilder *b, const LhField *field, guint32 base, const cJSON *json,
+                        const LhPath *path, LhUnknown *unknown, GError **error)
+{
+    Reader r = {.b = b, .unknown = unknown, .error = error};
+    return read_field(&r, field, base, json, path);
+}
+
+void lh_codec_release(const LhField *fields, gpointer data)
+{
+    for (const LhField *field = fields; field->name != NULL; field++) {
+        char *at = (char *)data + field->offset;
+        if (field->type == LH_F_ATOM) {
+            char *atom;
+            memcpy(&atom, at, sizeof atom);
+            if (atom != NULL)
+                g_ref_string_release(atom);
+        } else if (field->type == LH_F_STRUCT) {
+            lh_codec_release(((const LhStructInfo *)field->sub)->fields, at);
+        } else if (field->type == LH_F_ARRAY) {
+            const LhArray *array;
+            memcpy(&array, at, sizeof array);
+            for (guint i = 0; array != NULL && i < array->n; i++)
+                lh_codec_release(((const LhStructInfo *)field->sub)->fields,
+                                 (char *)array->items + i * array->size);
+        }
+    }
+}

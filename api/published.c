@@ -1,0 +1,136 @@
+/*
+ * The kinds under published/, what the data plane says exists: fields, and what a snapshot must be
+ * so that nothing which copies, serves or deletes its files can be led outside of them.
+ *
+ * Whether two snapshots overlap is admission's to say, not this file's.
+ */
+#include "api/tables.h"
+#include "base/errors.h"
+
+#include <string.h>
+
+#define URI_MAX 4096
+
+const LhField lh_snapshot_fields[] = {
+    LH_FIELD(ATOM, LhSnapshot, service, "service", LH_REQUIRED | LH_NAME, 0, 0, NULL),
+    LH_FIELD(ATOM, LhSnapshot, partition, "partition", LH_NAME, 0, 0, NULL),
+    LH_FIELD(TIME, LhSnapshot, start_time, "startTime", LH_REQUIRED, 0, LH_DATA_TIME_MAX_MS, NULL),
+    LH_FIELD(TIME, LhSnapshot, end_time, "endTime", 0, 0, LH_DATA_TIME_MAX_MS, NULL),
+    LH_FIELD(INT, LhSnapshot, max_offset, "maxOffset", 0, 0, 0, NULL),
+    LH_FIELD(SIZE, LhSnapshot, size_bytes, "sizeBytes", LH_SPARSE, 0, 0, "-1"),
+    LH_FIELD(STR, LhSnapshot, uri, "uri", LH_REQUIRED, 1, URI_MAX, NULL),
+    LH_FIELD(DIGESTS, LhSnapshot, sha256, "sha256", LH_SPARSE, 0, 0, NULL),
+    LH_FIELD(BOOL, LhSnapshot, live, "live", LH_SPARSE, 0, 0, NULL),
+    LH_FIELDS_END,
+};
+
+const LhField lh_recoverytask_fields[] = {
+    LH_FIELD(STR, LhRecoveryTask, partition, "partition", LH_REQUIRED | LH_NAME, 0, 0, NULL),
+    LH_FIELD(INT, LhRecoveryTask, start_offset, "startOffset", LH_REQUIRED, 0, 0, NULL),
+    LH_FIELD(INT, LhRecoveryTask, end_offset, "endOffset", LH_REQUIRED, 0, 0, NULL),
+    LH_FIELD(TIME, LhRecoveryTask, created_at, "createdAt", 0, 0, 0, NULL),
+    LH_FIELDS_END,
+};
+
+/* True when no segment of @path is empty, "." or "..", and no byte is a control character. A final
+ * '/' ends the last segment; it does not begin an empty one. */
+static gboolean segments_ok(const char *path)
+{
+    while (*path != '\0') {
+        gsize n = strcspn(path, "/");
+        if (n == 0 || (n == 1 && path[0] == '.') || (n == 2 && memcmp(path, "..", 2) == 0))
+            return FALSE;
+        path += n;
+        if (*path == '/')
+            path++;
+    }
+    return TRUE;
+}
+
+static gboolean has_control(const char *text)
+{
+    for (; *text != '\0'; text++) {
+        if (g_ascii_iscntrl(*text))
+            return TRUE;
+    }
+    return FALSE;
+}
+
+gboolean lh_uri_check(const char *uri, GError **error)
+{
+    const char *why = NULL;
+    const char *path = uri + MIN(strlen(uri), strlen("file:///"));
+    gboolean s3 = g_str_has_prefix(uri, "s3://");
+    if (s3) {
+        path = uri + strlen("s3://");
+        path += strcspn(path, "/");
+        if (path == uri + strlen("s3://"))
+            why = "has no bucket";
+        if (*path == '/')
+            path++;
+    } else if (!g_str_has_prefix(uri, "file:///")) {
+        why = "must begin with s3:// or file:///";
+    }
+    if (why == NULL && (*uri == '\0' || uri[strlen(uri) - 1] != '/'))
+        why = "must end in /";
+    if (why == NULL && *path == '\0')
+        why = s3 ? "must lie below the bucket" : "must lie below /";
+    if (why == NULL && strstr(uri, "..") != NULL)
+        why = "must not contain ..";
+    if (why == NULL && !segments_ok(path))
+        why = "must not have an empty segment or .";
+    if (why == NULL && has_control(uri))
+        why = "must not contain control characters";
+    if (why == NULL)
+        return TRUE;
+    g_autofree char *quoted = lh_quote(uri);
+    return lh_refuse(error, NULL, "%s %s", quoted, why);
+}
+
+static gboolean check_files(const guint8 *digests, GError **error)
+{
+    const LhPath field = {.name = "sha256"};
+    const char *name;
+    char hex[2 * LH_DIGEST_BYTES + 1];
+    while (lh_digests_next(&digests, &name, hex)) {
+        if (name[strlen(name) - 1] != '/' && segments_ok(name) && !has_control(name))
+            continue;
+        g_autofree char *quoted = lh_quote(name);
+        return lh_refuse(error, &field,
+                         "%s is no file below the uri: must be relative, without empty segments, . "
+                         "and ..",
+                         quoted);
+    }
+    return TRUE;
+}
+
+static gboolean check_uri_field(const char *uri, GError **error)
+{
+    g_autoptr(GError) why = NULL;
+    return lh_uri_check(uri, &why) || lh_refuse(error, NULL, "uri: %s", why->message);
+}
+
+gboolean lh_snapshot_check(const LhObject *object, GError **error)
+{
+    const LhSnapshot *snapshot = (const LhSnapshot *)object;
+    if (!snapshot->live && snapshot->end_time < 0)
+        return lh_refuse(error, NULL, "endTime: is required, unless live");
+    if (!snapshot->live && snapshot->size_bytes < 0)
+        return lh_refuse(error, NULL, "sizeBytes: is required, unless live");
+    if (snapshot->end_time >= 0 && snapshot->end_time < snapshot->start_time)
+        return lh_refuse(error, NULL, "endTime: must not be before startTime");
+    return check_uri_field(snapshot->uri, error) && check_files(snapshot->sha256, error);
+}
+
+gboolean lh_recoverytask_check(const LhObject *object, GError **error)
+{
+    const LhRecoveryTask *task = (const LhRecoveryTask *)object;
+    if (task->end_offset < task->start_offset)
+        return lh_refuse(error, NULL, "endOffset: must not be less than startOffset");
+    return TRUE;
+}
+
+gboolean lh_deletion_check(const LhObject *object, GError **error)
+{
+    return check_uri_field(((const LhDeletion *)object)->uri, error);
+}

@@ -1,0 +1,579 @@
+/*
+ * cache-assigner: every replica on a node that has room for it, freshest first; nothing live moves without
+ * a reason.
+ *
+ * Alone creates and deletes assignments of the cache pool. Takes away what a node answered (evicted,
+ * failed) or what its loss left behind, keeps retries, and deletes unassigned replicas that are expired or
+ * not wanted: whoever creates assignments also deletes replicas, so the two cannot race.
+ */
+#include <string.h>
+
+#include "controllers/cache_rules.h"
+#include "controllers/capacity.h"
+#include "controllers/registry.h"
+
+#define RETRY_FIRST_MS 10000
+#define RETRY_CAP_MS 600000
+#define RETRY_ATTEMPTS 5
+
+typedef struct {
+    const LhFleet *fleet;
+    const LhPlanContext *context;
+    const LhSettings *settings;
+    LhPlan *plan;
+    LhPlacement *placement; /* made when first needed */
+    GHashTable *placed;     /* LhFleetSnapshot -> GPtrArray of LhFleetNode placed by this plan */
+    GHashTable *scattered;  /* set -> bytes that no single node has room for */
+} Round;
+
+static gboolean full(Round *round)
+{
+    if (lh_plan_groups(round->plan) < round->context->max_groups)
+        return FALSE;
+    round->plan->more = TRUE;
+    return TRUE;
+}
+
+static LhPlacement *placement(Round *round)
+{
+    if (round->placement == NULL)
+        round->placement = lh_capacity_placement(round->fleet);
+    return round->placement;
+}
+
+static void load(Round *round, const LhFleetReplica *replica, const LhFleetNode *node, const char *rule,
+                 const char *reason)
+{
+    const LhSnapshot *snapshot = lh_fleet_snapshot_object(replica->snapshot);
+    g_autofree char *name = g_strconcat(LH_POOL_CACHE "/", node->id, "/", replica->name, NULL);
+    g_autofree char *registration = g_strconcat(LH_POOL_CACHE "/", node->id, NULL);
+    LhAssignment assignment = {
+        .action = LH_ACTION_LOAD,
+        .since = round->context->now_ms,
+        .controller = "cache-assigner",
+        .epoch = round->context->epoch,
+        .rule = rule,
+        .reason = reason,
+        .snapshot = snapshot->o.name,
+        .uri = snapshot->uri,
+        .size_bytes = snapshot->size_bytes,
+        .set = replica->set,
+        .evict_grace_ms = lh_fleet_settings(round->fleet, "cache-evictor")->evict_grace_ms,
+    };
+
+    lh_plan_put(round->plan, LH_KIND_ASSIGNMENT, name, &assignment, 0, rule, "%s", reason);
+    lh_plan_rely(round->plan, LH_KIND_REPLICA, replica->name, replica->object->mod_rev);
+    lh_plan_rely(round->plan, LH_KIND_SNAPSHOT, snapshot->o.name, snapshot->o.mod_rev);
+    lh_plan_rely(round->plan, LH_KIND_NODE, registration, node->object->mod_rev);
+}
+
+/* ---- what is due, answered or lost ---- */
+
+static void delete_retry(Round *round, const LhFleetReplica *replica, const char *why)
+{
+    g_autofree char *name = g_strconcat(LH_POOL_CACHE "/", replica->name, NULL);
+
+    if (replica->retry != NULL && lh_object_known(replica->retry))
+        lh_plan_delete(round->plan, LH_KIND_RETRY, name, replica->retry->mod_rev, "retry-over", "%s", why);
+}
+
+static void delete_replica(Round *round, const LhFleetReplica *replica)
+{
+    const LhObject *parked =
+        lh_fleet_status(round->fleet, "replicas", replica->name, "cache-assigner");
+
+    lh_plan_delete(round->plan, LH_KIND_REPLICA, replica->name, replica->object->mod_rev,
+                   replica->fate.rule, "%s, and no node holds it", lh_cache_fate_text(&replica->fate));
+    delete_retry(round, replica, "its replica goes");
+    if (parked != NULL)
+        lh_plan_delete(round->plan, LH_KIND_STATUS, parked->name, parked->mod_rev, "status",
+                       "its replica goes");
+}
+
+static gboolean is_due(const Round *round, const LhFleetReplica *replica)
+{
+    return (replica->fate.type == LH_FATE_KEEP || replica->fate.type == LH_FATE_GO)
+           && replica->fate.due_ms <= round->context->now_ms;
+}
+
+static const char *assignment_name(const LhFleetAssignment *assignment)
+{
+    return assignment->object->name;
+}
+
+static void delete_assignment(Round *round, const LhFleetAssignment *assignment, const char *rule,
+                              const char *reason)
+{
+    lh_plan_delete(round->plan, LH_KIND_ASSIGNMENT, assignment_name(assignment),
+                   assignment->object->mod_rev, rule, "%s", reason);
+}
+
+/* An answer that ends the assignment. The replica, when it is due anyway, goes with it. */
+static void take_evicted(Round *round, const LhFleetAssignment *assignment)
+{
+    const LhFleetReplica *replica = assignment->replica;
+
+    lh_plan_begin(round->plan);
+    delete_assignment(round, assignment, "evicted", "its node holds nothing of it any more");
+    lh_plan_rely(round->plan, LH_KIND_ITEM, assignment->item->name, assignment->item->mod_rev);
+    if (replica->object != NULL && is_due(round, replica) && replica->assignments->len == 1)
+        delete_replica(round, replica);
+    lh_plan_end(round->plan);
+}
+
+static gint64 retry_delay_ms(gint64 attempt)
+{
+    return MIN(RETRY_CAP_MS, (gint64)RETRY_FIRST_MS << MIN(attempt - 1, 10));
+}
+
+static void take_failed(Round *round, const LhFleetAssignment *assignment)
+{
+    const LhFleetReplica *replica = assignment->replica;
+    const LhItem *item = (const LhItem *)assignment->item;
+    const LhRetry *before = (const LhRetry *)replica->retry;
+    g_autofree char *name = g_strconcat(LH_POOL_CACHE "/", replica->name, NULL);
+    gboolean counts = before != NULL && lh_object_known(&before->o) && !lh_fleet_retry_void(replica);
+    const char *message = item->message == NULL ? "the node gave no reason" : item->message;
+    LhRetry retry = {.attempt = (counts ? before->attempt : 0) + 1, .message = message};
+
+    retry.node = assignment->node->host->name;
+    retry.parked = retry.attempt >= RETRY_ATTEMPTS;
+    retry.not_before = round->context->now_ms + retry_delay_ms(retry.attempt);
+    lh_plan_begin(round->plan);
+    delete_assignment(round, assignment, "failed", message);
+    lh_plan_rely(round->plan, LH_KIND_ITEM, item->o.name, item->o.mod_rev);
+    if (before == NULL || lh_object_known(&before->o)) {
+        lh_plan_put(round->plan, LH_KIND_RETRY, name, &retry, before == NULL ? 0 : before->o.mod_rev,
+                    retry.parked ? "parked" : "retry", "attempt %" G_GINT64_FORMAT " on %s: %s",
+                    retry.attempt, retry.node, message);
+        lh_plan_event(round->plan, LH_EVENT_WARNING, retry.parked ? "Parked" : "LoadFailed",
+                      LH_KIND_REPLICA, replica->name, "attempt %" G_GINT64_FORMAT " on %s: %s",
+                      retry.attempt, retry.node, message);
+    }
+    lh_plan_end(round->plan);
+}
+
+/* Back to the node of the same name: its disk still has the data. */
+static gboolean move_back(Round *round, const LhFleetAssignment *assignment)
+{
+    const LhFleetHost *host = assignment->node->host;
+    const LhNode *taker = lh_fleet_host_takes(host, NULL);
+    const LhFleetReplica *replica = assignment->replica;
+    g_autofree char *reason = NULL;
+    const LhFleetNode *node;
+    const char *set;
+
+    if (taker == NULL || replica->object == NULL || !lh_object_known(replica->object)
+        || lh_fleet_snapshot_object(replica->snapshot) == NULL)
+        return FALSE;
+    set = taker->set == NULL ? "default" : taker->set;
+    if (g_strcmp0(set, replica->set) != 0)
+        return FALSE;
+    node = lh_fleet_host_newest(host);
+    if (!lh_placement_take_slot(placement(round), set, node->id)) {
+        lh_plan_note(round->plan, LH_KIND_REPLICA, replica->name, "wait-slot",
+                     "goes back to %s, which loads as many as it may", node->id);
+        return TRUE;
+    }
+    reason = g_strdup_printf("%s came back as %s", host->name, node->id);
+    lh_plan_begin(round->plan);
+    delete_assignment(round, assignment, "node-returned", reason);
+    load(round, replica, node, "placed-returned", reason);
+    lh_plan_end(round->plan);
+    return TRUE;
+}
+
+static void drop_lost(Round *round, const LhFleetAssignment *assignment, const char *rule,
+                      const char *reason)
+{
+    const LhFleetReplica *replica = assignment->replica;
+    g_autofree char *registration = g_strconcat(LH_POOL_CACHE "/", assignment->node->id, NULL);
+
+    lh_plan_begin(round->plan);
+    delete_assignment(round, assignment, rule, reason);
+    lh_plan_rely(round->plan, LH_KIND_NODE, registration, 0);
+    if (replica->object != NULL && is_due(round, replica) && replica->assignments->len == 1)
+        delete_replica(round, replica);
+    lh_plan_end(round->plan);
+}
+
+static void take_lost(Round *round, const LhFleetAssignment *assignment)
+{
+    const LhHealth *health = (const LhHealth *)assignment->node->health;
+    const LhFleetReplica *replica = assignment->replica;
+    gint64 grace = round->settings->failure_grace_ms, until;
+
+    if (lh_fleet_load(assignment) == NULL) {
+        drop_lost(round, assignment, "node-gone", "its node is gone, and so is what it had to evict");
+        return;
+    }
+    if (replica->fate.type == LH_FATE_UNKNOWN)
+        return;
+    if (is_due(round, replica)) {
+        drop_lost(round, assignment, "node-gone", "its node is gone, and it is not wanted any more");
+        return;
+    }
+    if (move_back(round, assignment))
+        return;
+    if (grace > 0) {
+        if (health == NULL || !lh_object_known(&health->o) || health->missing_since < 0)
+            return; /* failure-detector will say since when */
+        until = health->missing_since + grace;
+        if (round->context->now_ms < until) {
+            lh_plan_wake(round->plan, until);
+            lh_plan_note(round->plan, LH_KIND_REPLICA, replica->name, "wait-grace",
+                         "node %s is gone; waits failureGrace for one of the same name",
+                         assignment->node->id);
+            return;
+        }
+    }
+    drop_lost(round, assignment, "node-lost", "its node is gone");
+}
+
+static void plan_parked(Round *round, const LhFleetReplica *replica)
+{
+    const LhRetry *retry = (const LhRetry *)replica->retry;
+    const LhObject *present =
+        lh_fleet_status(round->fleet, "replicas", replica->name, "cache-assigner");
+    g_autofree char *name = g_strconcat("replicas/", replica->name, "/cache-assigner", NULL);
+    gboolean parked = retry != NULL && lh_object_known(&retry->o) && retry->parked
+                      && !lh_fleet_retry_void(replica);
+    g_autofree char *message =
+        parked ? g_strdup_printf("%" G_GINT64_FORMAT " attempts failed, the last on %s: %s",
+                                 retry->attempt, retry->node == NULL ? "a node" : retry->node,
+                                 retry->message == NULL ? "no reason given" : retry->message)
+               : NULL;
+    LhCondition condition = {
+        .type = "Parked", .status = LH_CONDITION_TRUE, .reason = "TooManyAttempts", .message = message};
+
+    lh_plan_status(round->plan, present, name,
+                   replica->object == NULL ? 0 : replica->object->mod_rev, &condition, parked ? 1 : 0,
+                   round->context->now_ms);
+}
+
+static gboolean has_live(const LhFleetReplica *replica)
+{
+    for (guint i = 0; replica->assignments != NULL && i < replica->assignments->len; i++) {
+        const LhFleetAssignment *assignment = g_ptr_array_index(replica->assignments, i);
+        if (lh_fleet_load(assignment) != NULL && lh_fleet_answer(assignment) == LH_ITEM_LIVE)
+            return TRUE;
+    }
+    return FALSE;
+}
+
+static void plan_todo(Round *round, const LhFleetReplica *replica)
+{
+    for (guint i = 0; replica->assignments != NULL && i < replica->assignments->len; i++) {
+        const LhFleetAssignment *assignment = g_ptr_array_index(replica->assignments, i);
+        int answer = lh_fleet_answer(assignment);
+        if (assignment->object == NULL || !lh_object_known(assignment->object))
+            continue;
+        if (lh_fleet_node_gone(assignment->node))
+            take_lost(round, assignment);
+        else if (lh_fleet_load(assignment) != NULL
+                 && (answer == LH_ITEM_FAILED || answer == LH_ITEM_EVICTED || answer == LH_ITEM_DONE))
+            take_failed(round, assignment);
+        else if (answer == LH_ITEM_FAILED || answer == LH_ITEM_EVICTED || answer == LH_ITEM_DONE)
+            take_evicted(round, assignment);
+    }
+    if (replica->retry != NULL
+        && (has_live(replica) || (replica->object == NULL && replica->assignments == NULL))) {
+        lh_plan_begin(round->plan);
+        delete_retry(round, replica, replica->object == NULL ? "its replica is gone" : "it is live");
+        lh_plan_end(round->plan);
+    }
+    plan_parked(round, replica);
+}
+
+static void plan_due(Round *round)
+{
+    const LhFleet *fleet = round->fleet;
+
+    for (GTreeNode *n = g_tree_node_first(fleet->due_free); n != NULL; n = g_tree_node_next(n)) {
+        const LhFleetReplica *replica = lh_tree_record(n);
+        if (!is_due(round, replica)) {
+            lh_plan_wake(round->plan, replica->fate.due_ms);
+            return;
+        }
+        if (full(round))
+            return;
+        lh_plan_begin(round->plan);
+        delete_replica(round, replica);
+        lh_cache_rely_on_fate(round->plan, fleet, replica);
+        lh_plan_end(round->plan);
+    }
+}
+
+/* ---- placing what waits ---- */
+
+static void add_holder(const LhFleetNode *node, const char *set, GPtrArray *hosts, GPtrArray *zones)
+{
+    const LhNode *object = (const LhNode *)node->object;
+
+    g_ptr_array_add(hosts, node->host->name);
+    if (object != NULL && lh_object_known(&object->o) && object->zone != NULL
+        && g_strcmp0(object->set == NULL ? "default" : object->set, set) == 0)
+        g_ptr_array_add(zones, (gpointer)object->zone);
+}
+
+/* Hosts and zones that hold another replica of the same snapshot, this plan's own placements included. */
+static void find_holders(Round *round, const LhFleetReplica *replica, GPtrArray *hosts, GPtrArray *zones)
+{
+    const LhFleetSnapshot *snapshot = replica->snapshot;
+    const GPtrArray *placed = g_hash_table_lookup(round->placed, snapshot);
+
+    for (guint i = 0; i < snapshot->replicas->len; i++) {
+        const LhFleetReplica *other = g_ptr_array_index(snapshot->replicas, i);
+        for (guint a = 0; other->assignments != NULL && a < other->assignments->len; a++) {
+            const LhFleetAssignment *assignment = g_ptr_array_index(other->assignments, a);
+            if (assignment->object != NULL)
+                add_holder(assignment->node, replica->set, hosts, zones);
+        }
+    }
+    for (guint i = 0; placed != NULL && i < placed->len; i++)
+        add_holder(g_ptr_array_index(placed, i), replica->set, hosts, zones);
+    g_ptr_array_add(hosts, NULL);
+    g_ptr_array_add(zones, NULL);
+}
+
+static void remember_placed(Round *round, const LhFleetReplica *replica, const LhFleetNode *node)
+{
+    GPtrArray *placed;
+
+    if (replica->snapshot->replicas->len < 2)
+        return;
+    placed = g_hash_table_lookup(round->placed, replica->snapshot);
+    if (placed == NULL) {
+        placed = g_ptr_array_new();
+        g_hash_table_insert(round->placed, replica->snapshot, placed);
+    }
+    g_ptr_array_add(placed, (gpointer)node);
+}
+
+static void warm_ids(const LhFleet *fleet, const LhFleetReplica *replica, GPtrArray *out)
+{
+    const GPtrArray *nodes = g_hash_table_lookup(fleet->warm, replica->snapshot->name);
+
+    for (guint i = 0; nodes != NULL && i < nodes->len; i++)
+        g_ptr_array_add(out, ((LhFleetNode *)g_ptr_array_index(nodes, i))->id);
+    g_ptr_array_add(out, NULL);
+}
+
+static void note_waiting(Round *round, const LhFleetReplica *replica, LhPlaceRule rule)
+{
+    static const char *const texts[] = {
+        [LH_WAIT_SLOT] = "every node with room loads as many as it may",
+        [LH_WAIT_BYTES] = "no node has so many bytes free",
+        [LH_WAIT_ITEMS] = "no node may hold an item more",
+        [LH_WAIT_DISTINCT] = "only nodes that hold this snapshot already have room",
+        [LH_WAIT_NODES] = "its set has no node that takes work",
+    };
+
+    lh_plan_note(round->plan, LH_KIND_REPLICA, replica->name, lh_place_rule_id(rule),
+                 "set %s, %" G_GINT64_FORMAT " bytes: %s", replica->set,
+                 lh_fleet_replica_bytes(replica), texts[rule]);
+    if (rule != LH_WAIT_SLOT) {
+        gint64 *bytes = g_hash_table_lookup(round->scattered, replica->set);
+        if (bytes == NULL) {
+            bytes = g_new0(gint64, 1);
+            g_hash_table_insert(round->scattered, (gpointer)replica->set, bytes);
+        }
+        *bytes += lh_fleet_replica_bytes(replica);
+    }
+}
+
+static void place(Round *round, const LhFleetReplica *replica)
+{
+    const LhRetry *retry = (const LhRetry *)replica->retry;
+    g_autoptr(GPtrArray) hosts = g_ptr_array_new(), zones = g_ptr_array_new(), warm = g_ptr_array_new();
+    LhPlaceItem item = {
+        .set = replica->set,
+        .size_bytes = lh_fleet_replica_bytes(replica),
+        .restored = ((const LhReplica *)replica->object)->restored,
+        .avoid_host = retry == NULL ? NULL : retry->node,
+    };
+    LhPlaceAnswer answer;
+    const LhFleetNode *node;
+
+    find_holders(round, replica, hosts, zones);
+    warm_ids(round->fleet, replica, warm);
+    item.holder_hosts = (const char *const *)hosts->pdata;
+    item.holder_zones = (const char *const *)zones->pdata;
+    item.warm_ids = (const char *const *)warm->pdata;
+    answer = lh_placement_place(placement(round), &item);
+    if (answer.node_id == NULL) {
+        note_waiting(round, replica, answer.rule);
+        return;
+    }
+    node = g_hash_table_lookup(round->fleet->nodes, answer.node_id);
+    lh_plan_begin(round->plan);
+    load(round, replica, node, lh_place_rule_id(answer.rule),
+         answer.rule == LH_PLACED_WARM ? "its data is on that node's disk"
+         : round->settings->strategy == LH_STRATEGY_PACK ? "pack: the fullest node with room"
+                                                          : "spread: the emptiest node with room");
+    lh_plan_end(round->plan);
+    remember_placed(round, replica, node);
+}
+
+/* In backoff or parked: not to be placed. */
+static gboolean held_back(Round *round, const LhFleetReplica *replica)
+{
+    const LhRetry *retry = (const LhRetry *)replica->retry;
+
+    if (retry == NULL || lh_fleet_retry_void(replica))
+        return FALSE;
+    if (retry->parked) {
+        lh_plan_note(round->plan, LH_KIND_REPLICA, replica->name, "parked",
+                     "%" G_GINT64_FORMAT " attempts failed: %s; leasehold retry cache/%s",
+                     retry->attempt, retry->message == NULL ? "" : retry->message, replica->name);
+        return TRUE;
+    }
+    if (retry->not_before > round->context->now_ms) {
+        lh_plan_wake(round->plan, retry->not_before);
+        lh_plan_note(round->plan, LH_KIND_REPLICA, replica->name, "wait-backoff",
+                     "attempt %" G_GINT64_FORMAT " failed: %s", retry->attempt,
+                     retry->message == NULL ? "" : retry->message);
+        return TRUE;
+    }
+    return FALSE;
+}
+
+static void place_waiting(Round *round)
+{
+    for (GTreeNode *n = g_tree_node_first(round->fleet->waiting); n != NULL; n = g_tree_node_next(n)) {
+        const LhFleetReplica *replica = lh_tree_record(n);
+        if (replica->fate.due_ms <= round->context->now_ms)
+            continue; /* plan_due deletes it */
+        if (full(round))
+            return;
+        if (!held_back(round, replica))
+            place(round, replica);
+    }
+}
+
+/* ---- capacity ---- */
+
+static void plan_capacity(Round *round)
+{
+    g_autoptr(GArray) rows = lh_capacity_rows(round->fleet, round->context->now_ms);
+    g_autoptr(GString) message = g_string_new(NULL);
+    const LhObject *present =
+        lh_fleet_status(round->fleet, "settings", "cache-assigner", "cache-assigner");
+    const LhObject *accepted = g_hash_table_lookup(round->fleet->settings, "cache-assigner");
+    LhCondition condition = {
+        .type = "Capacity", .status = LH_CONDITION_TRUE, .reason = "Sufficient", .message = NULL};
+    gboolean written;
+
+    for (guint i = 0; i < rows->len; i++) {
+        const LhSetCapacity *row = &g_array_index(rows, LhSetCapacity, i);
+        const gint64 *scattered = g_hash_table_lookup(round->scattered, row->set);
+        gint64 missing = MAX(row->missing_bytes, scattered == NULL ? 0 : *scattered);
+        if (missing == 0 && row->missing_items == 0)
+            continue;
+        g_string_append_printf(message, "%sset %s: room for %" G_GINT64_FORMAT " bytes is missing, %" G_GINT64_FORMAT
+                               " replicas wait", message->len == 0 ? "" : "; ", row->set, missing,
+                               row->waiting_items);
+    }
+    if (message->len != 0) {
+        condition.status = LH_CONDITION_FALSE;
+        condition.reason = "InsufficientCapacity";
+        condition.message = message->str;
+    } else if (present == NULL) {
+        return;
+    }
+    written = lh_plan_status(round->plan, present, "settings/cache-assigner/cache-assigner",
+                             accepted == NULL ? 0 : accepted->mod_rev, &condition, 1,
+                             round->context->now_ms);
+    if (written && message->len != 0)
+        lh_plan_event(round->plan, LH_EVENT_WARNING, "InsufficientCapacity", LH_KIND_SETTINGS,
+                      "cache-assigner", "%s", message->str);
+}
+
+static void cache_assigner_plan(gconstpointer index, const LhPlanContext *context, LhPlan *plan)
+{
+    Round round = {
+        .fleet = index,
+        .context = context,
+        .settings = lh_fleet_settings(index, "cache-assigner"),
+        .plan = plan,
+        .placed = g_hash_table_new_full(NULL, NULL, NULL, (GDestroyNotify)g_ptr_array_unref),
+        .scattered = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, g_free),
+    };
+
+    for (GTreeNode *n = g_tree_node_first(round.fleet->todo); n != NULL && !full(&round);
+         n = g_tree_node_next(n))
+        plan_todo(&round, lh_tree_record(n));
+    plan_due(&round);
+    place_waiting(&round);
+    plan_capacity(&round);
+    lh_placement_free(round.placement);
+    g_hash_table_unref(round.placed);
+    g_hash_table_unref(round.scattered);
+}
+
+static void capacity_gauges(const LhFleet *fleet, gint64 now_ms, LhGaugeFunc gauge, gpointer data)
+{
+    g_autoptr(GArray) rows = lh_capacity_rows(fleet, now_ms);
+
+    for (guint i = 0; i < rows->len; i++) {
+        const LhSetCapacity *row = &g_array_index(rows, LhSetCapacity, i);
+        g_autofree char *labels = g_strdup_printf("pool=\"cache\",set=\"%s\"", row->set);
+        g_autofree char *set_label = g_strdup_printf("set=\"%s\"", row->set);
+        gauge("pool_capacity_bytes", labels, (double)row->capacity_bytes, data);
+        gauge("pool_used_bytes", labels, (double)row->used_bytes, data);
+        gauge("unassigned_items", labels, (double)row->waiting_items, data);
+        gauge("unassigned_bytes", labels, (double)row->waiting_bytes, data);
+        gauge("missing_bytes", labels, (double)row->missing_bytes, data);
+        gauge("cache_wanted_bytes", set_label, (double)row->wanted_bytes, data);
+    }
+}
+
+static void cache_assigner_gauges(gconstpointer index, gint64 now_ms, LhGaugeFunc gauge, gpointer data)
+{
+    const LhFleet *fleet = index;
+    gint64 items[LH_ITEM_DONE + 1] = {0}, assigned = 0, parked = 0;
+    GHashTableIter iter;
+    gpointer record;
+
+    capacity_gauges(fleet, now_ms, gauge, data);
+    g_hash_table_iter_init(&iter, fleet->assignments);
+    while (g_hash_table_iter_next(&iter, NULL, &record)) {
+        const LhFleetAssignment *assignment = record;
+        const LhItem *item = (const LhItem *)assignment->item;
+        if (item != NULL && lh_object_known(&item->o))
+            items[item->state]++;
+        else if (assignment->object != NULL)
+            assigned++;
+    }
+    g_hash_table_iter_init(&iter, fleet->replicas);
+    while (g_hash_table_iter_next(&iter, NULL, &record)) {
+        const LhRetry *retry = (const LhRetry *)((LhFleetReplica *)record)->retry;
+        parked += retry != NULL && lh_object_known(&retry->o) && retry->parked;
+    }
+    for (int state = 0; state <= LH_ITEM_DONE; state++) {
+        g_autofree char *labels =
+            g_strdup_printf("pool=\"cache\",state=\"%s\"", lh_item_state_name(state));
+        gauge("items", labels, (double)items[state], data);
+    }
+    gauge("items", "pool=\"cache\",state=\"assigned\"", (double)assigned, data);
+    gauge("parked_items", "pool=\"cache\"", (double)parked, data);
+}
+
+static const char *const gauge_names[] = {
+    "items",           "pool_capacity_bytes", "pool_used_bytes",    "unassigned_items",
+    "unassigned_bytes", "missing_bytes",       "cache_wanted_bytes", "parked_items",
+    NULL,
+};
+
+const LhController lh_cache_assigner = {
+    .name = "cache-assigner",
+    .index = &lh_fleet_index,
+    .kinds = LH_KIND_BIT(LH_KIND_REPLICA) | LH_KIND_BIT(LH_KIND_ASSIGNMENT) | LH_KIND_BIT(LH_KIND_ITEM)
+             | LH_KIND_BIT(LH_KIND_NODE) | LH_KIND_BIT(LH_KIND_HEALTH) | LH_KIND_BIT(LH_KIND_RETRY)
+             | LH_KIND_BIT(LH_KIND_ACCEPTED) | LH_KIND_BIT(LH_KIND_SNAPSHOT)
+             | LH_KIND_BIT(LH_KIND_DELETION) | LH_KIND_BIT(LH_KIND_STATUS),
+    .plan = cache_assigner_plan,
+    .gauges = cache_assigner_gauges,
+    .gauge_names = gauge_names,
+    .settings = lh_fleet_settings_of,
+};

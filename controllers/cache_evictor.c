@@ -1,0 +1,376 @@
+/*
+ * cache-evictor: orders away what has expired, is surplus, or has no replica.
+ *
+ * Its brake: before anything else it counts all that it would now evict and what it ordered in the last
+ * ten minutes; too much of what is assigned, and it stops until somebody confirms exactly that plan. What
+ * it is about to order it first reserves in its Status, so that small steps do not slip under the limit
+ * and a new leader knows of them too.
+ */
+#include <string.h>
+
+#include "controllers/cache_rules.h"
+#include "controllers/registry.h"
+
+#define BRAKE_MORE_THAN 10
+#define WINDOW_MS (10 * 60 * 1000)
+#define SLICE_MS 60000 /* orders within it share a row of the ledger */
+#define STATUS_NAME "settings/cache-evictor/cache-evictor"
+
+typedef struct {
+    const LhFleet *fleet;
+    const LhPlanContext *context;
+    const LhSettings *settings;
+    const LhStatus *status; /* known, or NULL */
+    const LhBrake *brake;   /* known, or NULL */
+    LhPlan *plan;
+} Round;
+
+typedef GPtrArray Targets; /* LhFleetAssignment, sorted by key */
+
+static gint by_key(gconstpointer a, gconstpointer b)
+{
+    return strcmp((*(LhFleetAssignment *const *)a)->key, (*(LhFleetAssignment *const *)b)->key);
+}
+
+static gboolean unchanged_since(const LhFleetAssignment *target, gint64 revision)
+{
+    const LhFleetReplica *replica = target->replica;
+    const LhFleetSnapshot *snapshot = replica->snapshot;
+    const LhReplica *object = (const LhReplica *)replica->object;
+
+    if (target->object->mod_rev > revision)
+        return FALSE;
+    if (snapshot->object != NULL && snapshot->object->mod_rev > revision)
+        return FALSE;
+    if (snapshot->service != NULL && snapshot->service->accepted != NULL
+        && snapshot->service->accepted->mod_rev > revision)
+        return FALSE;
+    return object == NULL || !object->restored || object->o.mod_rev <= revision;
+}
+
+/* What was due at @at_ms; with @revision not 0 only what has not changed after it. *next_ms: when the next
+ * one becomes due, 0: never. Items of lost nodes are not among them: they are not evicted, but gone. */
+static Targets *eligible(const LhFleet *fleet, gint64 at_ms, gint64 revision, gint64 *next_ms)
+{
+    Targets *targets = g_ptr_array_new();
+
+    *next_ms = 0;
+    for (GTreeNode *n = g_tree_node_first(fleet->due_assigned); n != NULL; n = g_tree_node_next(n)) {
+        const LhFleetReplica *replica = lh_tree_record(n);
+        if (replica->fate.due_ms > at_ms) {
+            *next_ms = replica->fate.due_ms;
+            break;
+        }
+        for (guint i = 0; i < replica->assignments->len; i++) {
+            LhFleetAssignment *assignment = g_ptr_array_index(replica->assignments, i);
+            if (lh_fleet_load(assignment) != NULL && !lh_fleet_node_gone(assignment->node)
+                && (revision == 0 || unchanged_since(assignment, revision)))
+                g_ptr_array_add(targets, assignment);
+        }
+    }
+    g_ptr_array_sort(targets, by_key);
+    return targets;
+}
+
+static char *hash_of(const Targets *targets)
+{
+    g_autoptr(GChecksum) sum = g_checksum_new(G_CHECKSUM_SHA256);
+
+    for (guint i = 0; i < targets->len; i++) {
+        const LhFleetAssignment *target = g_ptr_array_index(targets, i);
+        g_checksum_update(sum, (const guchar *)target->key, (gssize)(strlen(target->key) + 1));
+    }
+    return g_strndup(g_checksum_get_string(sum), 16);
+}
+
+/* ---- orders ---- */
+
+static void evict(Round *round, const LhFleetAssignment *target)
+{
+    const LhFleetReplica *replica = target->replica;
+    LhAssignment order = *(const LhAssignment *)target->object;
+
+    order.action = LH_ACTION_EVICT;
+    order.since = round->context->now_ms;
+    order.controller = "cache-evictor";
+    order.epoch = round->context->epoch;
+    order.rule = replica->fate.rule;
+    order.reason = lh_cache_fate_text(&replica->fate);
+    order.evict_grace_ms = round->settings->evict_grace_ms;
+    lh_plan_begin(round->plan);
+    lh_plan_put(round->plan, LH_KIND_ASSIGNMENT, target->object->name, &order, target->object->mod_rev,
+                replica->fate.rule, "%s", lh_cache_fate_text(&replica->fate));
+    lh_cache_rely_on_fate(round->plan, round->fleet, replica);
+    if (replica->object == NULL || ((const LhReplica *)replica->object)->restored)
+        lh_plan_rely(round->plan, LH_KIND_REPLICA, replica->name,
+                     replica->object == NULL ? 0 : replica->object->mod_rev);
+    lh_plan_end(round->plan);
+}
+
+static void evict_all(Round *round, const Targets *targets)
+{
+    for (guint i = 0; i < targets->len; i++) {
+        if (lh_plan_groups(round->plan) >= round->context->max_groups) {
+            round->plan->more = TRUE;
+            return;
+        }
+        evict(round, g_ptr_array_index(targets, i));
+    }
+}
+
+/* ---- the ledger: what was ordered within the window ---- */
+
+static gint64 ordered_lately(const Round *round)
+{
+    gint64 sum = 0;
+
+    for (guint i = 0; round->status != NULL && i < round->status->recent->n; i++) {
+        const LhOrdered *row = lh_array_at(round->status->recent, i);
+        if (row->at + SLICE_MS + WINDOW_MS > round->context->now_ms)
+            sum += row->count;
+    }
+    return sum;
+}
+
+static gint64 reserved(const Round *round)
+{
+    return round->status == NULL ? 0 : round->status->reserved;
+}
+
+static GArray *ledger_with(const Round *round, gint64 more)
+{
+    GArray *rows = g_array_new(FALSE, FALSE, sizeof(LhOrdered));
+    gint64 now = round->context->now_ms;
+    LhOrdered *last;
+
+    for (guint i = 0; round->status != NULL && i < round->status->recent->n; i++) {
+        const LhOrdered *row = lh_array_at(round->status->recent, i);
+        if (row->at + SLICE_MS + WINDOW_MS > now)
+            g_array_append_vals(rows, row, 1);
+    }
+    if (more == 0)
+        return rows;
+    last = rows->len == 0 ? NULL : &g_array_index(rows, LhOrdered, rows->len - 1);
+    if (last != NULL && now < last->at + SLICE_MS) {
+        last->count += more;
+    } else {
+        LhOrdered row = {.at = now, .count = more};
+        g_array_append_val(rows, row);
+    }
+    return rows;
+}
+
+/* The Status with the condition Braked, the ledger with @more in it, and @open reserved. */
+static void write_status(Round *round, gint64 more, gint64 open, const char *braked, const char *rule,
+                         const char *reason)
+{
+    g_autoptr(GArray) rows = ledger_with(round, more);
+    LhArray recent = {.n = rows->len, .size = sizeof(LhOrdered), .items = rows->data};
+    const LhObject *accepted = g_hash_table_lookup(round->fleet->settings, "cache-evictor");
+    const LhCondition *was = round->status == NULL || round->status->conditions->n == 0
+                                 ? NULL
+                                 : lh_array_at(round->status->conditions, 0);
+    LhCondition condition = {
+        .type = "Braked",
+        .status = braked != NULL ? LH_CONDITION_TRUE : LH_CONDITION_FALSE,
+        .reason = braked != NULL ? "TooMuchAtOnce" : "WithinLimit",
+        .message = braked,
+    };
+    LhArray conditions = {.n = 1, .size = sizeof condition, .items = &condition};
+    LhStatus status = {
+        .observed_revision = accepted == NULL ? 0 : accepted->mod_rev,
+        .conditions = &conditions,
+        .snapshots = -1,
+        .replicas_desired = -1,
+        .replicas_live = -1,
+        .recent = &recent,
+        .reserved = open,
+    };
+
+    condition.since =
+        was != NULL && was->status == condition.status ? was->since : round->context->now_ms;
+    lh_plan_begin(round->plan);
+    lh_plan_put(round->plan, LH_KIND_STATUS, STATUS_NAME, &status,
+                round->status == NULL ? 0 : round->status->o.mod_rev, rule, "%s", reason);
+    lh_plan_end(round->plan);
+}
+
+/* ---- the brake ---- */
+
+static gboolean too_much(const Round *round, gint64 now_due, gint64 lately)
+{
+    /* What was ordered and has gone since belongs to the whole that the share is of. */
+    gint64 total = now_due + lately, whole = round->fleet->assigned_items + lately;
+
+    if (now_due == 0)
+        return FALSE;
+    if (round->context->regressed)
+        return TRUE;
+    return total > BRAKE_MORE_THAN && total * 100 > round->settings->brake_percent * whole;
+}
+
+static void brake(Round *round, const Targets *targets, gint64 lately)
+{
+    g_autofree char *hash = hash_of(targets);
+    g_autofree char *message = g_strdup_printf(
+        "%u of %" G_GINT64_FORMAT " assigned items would go now (%" G_GINT64_FORMAT
+        " more in the last 10 min): %s; leasehold confirm cache-evictor --plan %s",
+        targets->len, round->fleet->assigned_items, lately,
+        round->context->regressed ? "etcd went back in time" : "more than brakePercent allows", hash);
+    const LhObject *present = g_hash_table_lookup(round->fleet->brakes, "cache-evictor");
+    LhBrake object = {
+        .revision = round->context->revision,
+        .since = round->context->now_ms,
+        .plan_hash = hash,
+        .eligible = targets->len,
+        .of = round->fleet->assigned_items,
+        .confirmed_at = -1,
+        .message = message,
+    };
+
+    lh_plan_begin(round->plan);
+    lh_plan_put(round->plan, LH_KIND_BRAKE, "cache-evictor", &object,
+                present == NULL ? 0 : present->mod_rev, "brake", "%s", message);
+    lh_plan_event(round->plan, LH_EVENT_WARNING, "Braked", LH_KIND_SETTINGS, "cache-evictor", "%s",
+                  message);
+    lh_plan_end(round->plan);
+    write_status(round, 0, 0, message, "brake", message);
+}
+
+static void release(Round *round, const char *rule, const char *reason)
+{
+    lh_plan_begin(round->plan);
+    lh_plan_delete(round->plan, LH_KIND_BRAKE, "cache-evictor", round->brake->o.mod_rev, rule, "%s",
+                   reason);
+    lh_plan_event(round->plan, LH_EVENT_NORMAL, "BrakeReleased", LH_KIND_SETTINGS, "cache-evictor", "%s",
+                  reason);
+    lh_plan_end(round->plan);
+    write_status(round, 0, 0, NULL, rule, reason);
+}
+
+static gboolean confirmed_now(const Round *round)
+{
+    const LhAccepted *accepted = g_hash_table_lookup(round->fleet->confirmations, "cache-evictor");
+    const LhConfirmation *confirmation =
+        lh_accepted_spec((const LhObject *)accepted, LH_KIND_CONFIRMATION);
+
+    return confirmation != NULL && g_strcmp0(confirmation->plan_hash, round->brake->plan_hash) == 0
+           && accepted->accepted_at >= round->brake->since
+           && round->context->now_ms - accepted->accepted_at <= WINDOW_MS;
+}
+
+static void confirm(Round *round)
+{
+    LhBrake object = *round->brake;
+
+    object.confirmed_at = round->context->now_ms;
+    lh_plan_begin(round->plan);
+    lh_plan_put(round->plan, LH_KIND_BRAKE, "cache-evictor", &object, round->brake->o.mod_rev,
+                "confirmed", "plan %s was confirmed", object.plan_hash);
+    lh_plan_event(round->plan, LH_EVENT_NORMAL, "Confirmed", LH_KIND_SETTINGS, "cache-evictor",
+                  "plan %s was confirmed", object.plan_hash);
+    lh_plan_end(round->plan);
+}
+
+/* With a Brake: only what it stands for, and only once it is confirmed. */
+static void plan_braked(Round *round, const Targets *due)
+{
+    gint64 next_ms, lately = ordered_lately(round) - reserved(round);
+    g_autoptr(GPtrArray) frozen =
+        eligible(round->fleet, round->brake->since, round->brake->revision, &next_ms);
+    g_autofree char *hash = hash_of(frozen);
+
+    if (round->brake->confirmed_at >= 0) {
+        if (frozen->len == 0)
+            release(round, "carried-out", "the confirmed plan is carried out");
+        else
+            evict_all(round, frozen);
+        return;
+    }
+    if (!too_much(round, due->len, lately)) {
+        release(round, "released", "what would go now is within the limit again");
+        return;
+    }
+    if (g_strcmp0(hash, round->brake->plan_hash) != 0) {
+        brake(round, due, lately);
+        return;
+    }
+    if (confirmed_now(round))
+        confirm(round);
+    else
+        lh_plan_note(round->plan, LH_KIND_BRAKE, "cache-evictor", "braked", "%s",
+                     round->brake->message == NULL ? "" : round->brake->message);
+}
+
+static void plan_free(Round *round, const Targets *due)
+{
+    gint64 open = reserved(round), lately = ordered_lately(round) - open;
+
+    if (due->len == 0)
+        return;
+    if (too_much(round, due->len, lately)) {
+        brake(round, due, lately);
+        return;
+    }
+    if (open < due->len) {
+        write_status(round, due->len - open, due->len, NULL, "reserve",
+                     "counted before it is ordered, for the brake");
+        return;
+    }
+    evict_all(round, due);
+    if (!round->plan->more)
+        write_status(round, 0, 0, NULL, "ordered", "what was reserved is ordered");
+}
+
+static void cache_evictor_plan(gconstpointer index, const LhPlanContext *context, LhPlan *plan)
+{
+    const LhFleet *fleet = index;
+    const LhObject *brake_object = g_hash_table_lookup(fleet->brakes, "cache-evictor");
+    const LhObject *status = lh_fleet_status(fleet, "settings", "cache-evictor", "cache-evictor");
+    gint64 next_ms;
+    g_autoptr(GPtrArray) due = eligible(fleet, context->now_ms, 0, &next_ms);
+    Round round = {
+        .fleet = fleet,
+        .context = context,
+        .settings = lh_fleet_settings(fleet, "cache-evictor"),
+        .status = (const LhStatus *)status,
+        .brake = (const LhBrake *)brake_object,
+        .plan = plan,
+    };
+
+    if (next_ms != 0)
+        lh_plan_wake(plan, next_ms);
+    if ((brake_object != NULL && !lh_object_known(brake_object))
+        || (status != NULL && !lh_object_known(status))) {
+        lh_plan_note(plan, LH_KIND_BRAKE, "cache-evictor", "unknown",
+                     "its Brake or its Status does not parse: mend or remove it");
+        return;
+    }
+    if (round.brake != NULL)
+        plan_braked(&round, due);
+    else
+        plan_free(&round, due);
+}
+
+static void cache_evictor_gauges(gconstpointer index, gint64 now_ms, LhGaugeFunc gauge, gpointer data)
+{
+    const LhFleet *fleet = index;
+
+    (void)now_ms;
+    gauge("brake", "controller=\"cache-evictor\"",
+          g_hash_table_contains(fleet->brakes, "cache-evictor") ? 1 : 0, data);
+}
+
+static const char *const gauge_names[] = {"brake", NULL};
+
+const LhController lh_cache_evictor = {
+    .name = "cache-evictor",
+    .index = &lh_fleet_index,
+    .kinds = LH_KIND_BIT(LH_KIND_ACCEPTED) | LH_KIND_BIT(LH_KIND_SNAPSHOT) | LH_KIND_BIT(LH_KIND_REPLICA)
+             | LH_KIND_BIT(LH_KIND_ASSIGNMENT) | LH_KIND_BIT(LH_KIND_NODE) | LH_KIND_BIT(LH_KIND_BRAKE)
+             | LH_KIND_BIT(LH_KIND_STATUS) | LH_KIND_BIT(LH_KIND_SERVICE),
+    .plan = cache_evictor_plan,
+    .gauges = cache_evictor_gauges,
+    .gauge_names = gauge_names,
+    .settings = lh_fleet_settings_of,
+};

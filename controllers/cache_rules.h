@@ -1,0 +1,12 @@
+/*
+ * What the cache controllers share: how a fate reads, and what a decision about it relied on. Pure.
+ */
+#pragma once
+
+#include "controllers/fleet.h"
+
+/* "its window is over", "its service was deleted" …; static storage. */
+const char *lh_cache_fate_text(const LhFate *fate);
+
+/* Compares for the open group: what @replica's fate was read from is unchanged. */
+void lh_cache_rely_on_fate(LhPlan *plan, const LhFleet *fleet, const LhFleetReplica *replica);

@@ -1,0 +1,200 @@
+/*
+ * The index of the snapshot fleet: services, snapshots, replicas, assignments, nodes, as records that
+ * point at the mirror's objects and at each other, with sorted sets of what needs work.
+ *
+ * It is a fold (fleet.c): which sets a record is in follows from the present objects alone, so folding one
+ * change at a time and folding everything again give the same index. Sets are either exact or, where time
+ * matters, sorted by the moment at which the record becomes due. Pure; the plans read it, only the fold
+ * changes it.
+ *
+ *   LhFleetService ─┬─ LhFleetSnapshot ─┬─ LhFleetReplica ─── LhFleetAssignment ─── LhFleetNode ─── LhFleetHost
+ */
+#pragma once
+
+#include "api/actual.h"
+#include "api/decided.h"
+#include "api/desired.h"
+#include "api/published.h"
+#include "runtime/controller.h"
+
+#define LH_POOL_CACHE "cache"
+
+typedef struct LhFleetService LhFleetService;
+typedef struct LhFleetSnapshot LhFleetSnapshot;
+typedef struct LhFleetReplica LhFleetReplica;
+typedef struct LhFleetAssignment LhFleetAssignment;
+typedef struct LhFleetNode LhFleetNode;
+typedef struct LhFleetHost LhFleetHost;
+typedef struct LhFleetSubject LhFleetSubject;
+
+struct LhFleetService {
+    char *name;
+    const LhObject *desired;  /* Service or unknown, NULL: none */
+    const LhObject *accepted; /* Accepted or unknown, NULL: none */
+    GPtrArray *snapshots;     /* LhFleetSnapshot, in no order */
+};
+
+struct LhFleetSnapshot {
+    char *name;
+    const LhObject *object;   /* Snapshot, unknown or NULL */
+    const LhObject *deletion; /* Deletion, unknown or NULL */
+    LhFleetService *service;  /* NULL while the snapshot is not known */
+    guint service_slot;       /* its place in service->snapshots */
+    GPtrArray *replicas;      /* LhFleetReplica; NULL when there are none */
+    gboolean create_todo;     /* in LhFleet.create_todo, under sort_time */
+    gboolean correct_todo;    /* in LhFleet.correct_todo */
+    gboolean missing_todo;    /* in LhFleet.missing_todo */
+    gboolean valid_todo;      /* in LhFleet.valid_todo */
+    gint64 sort_time;         /* when its replicas expire, as create_todo is sorted */
+};
+
+/* What shall become of a replica (and of its assignment). */
+typedef enum {
+    LH_FATE_UNKNOWN, /* something that it depends on does not parse or is not valid: touch nothing */
+    LH_FATE_PAUSED,  /* its service is paused: place it, never evict or delete it */
+    LH_FATE_KEEP,    /* wanted until due_ms */
+    LH_FATE_GO,      /* not wanted: rule says why */
+} LhFateType;
+
+typedef struct {
+    LhFateType type;
+    gint64 due_ms;    /* KEEP: when it expires (G_MAXINT64: never); GO: G_MININT64 */
+    const char *rule; /* KEEP: "expired", the rule when due_ms comes; GO: why; else what is in the way */
+} LhFate;
+
+struct LhFleetReplica {
+    char *name;
+    const LhObject *object;     /* Replica, unknown or NULL (an assignment or a retry alone) */
+    const LhObject *retry;      /* Retry, unknown or NULL */
+    LhFleetSnapshot *snapshot;  /* never NULL */
+    GPtrArray *assignments;     /* LhFleetAssignment; NULL when there are none */
+    const char *set;            /* atom or NULL */
+    LhFate fate;
+    guint8 in;                  /* LH_IN_… bits: the sets that it is in */
+    gint64 sort_time;           /* of waiting: the snapshot's endTime */
+};
+
+enum {
+    LH_IN_WAITING = 1 << 0,
+    LH_IN_DUE_ASSIGNED = 1 << 1,
+    LH_IN_DUE_FREE = 1 << 2,
+    LH_IN_TODO = 1 << 3,
+};
+
+struct LhFleetAssignment {
+    const LhObject *object; /* Assignment, unknown or NULL (an item alone) */
+    const LhObject *item;   /* Item, unknown or NULL */
+    LhFleetReplica *replica;
+    LhFleetNode *node;
+    char *key; /* "<node>/<item>" */
+    /* What it counts for on its host and node at present. */
+    gint64 bytes;
+    gint64 items;
+    gboolean restored, loading;
+};
+
+struct LhFleetNode {
+    char *id;
+    const LhObject *object; /* Node, unknown or NULL (gone) */
+    const LhObject *health; /* NodeHealth, unknown or NULL */
+    LhFleetHost *host;
+    GPtrArray *assignments; /* LhFleetAssignment */
+    gint64 loading;         /* loads that are not answered live */
+};
+
+/* A node name: its restarts share capacity, policy and what they hold. */
+struct LhFleetHost {
+    char *name;
+    const LhObject *policy; /* Accepted of the NodePolicy, unknown or NULL */
+    GPtrArray *nodes;       /* LhFleetNode */
+    gint64 used_bytes, used_items, restored_bytes, restored_items;
+};
+
+/* A desired object and what admission made of it. */
+struct LhFleetSubject {
+    LhKind kind;
+    char *key; /* "<plural>/<name>" */
+    const LhObject *desired, *accepted;
+    gboolean todo;
+};
+
+typedef struct {
+    GHashTable *services;    /* name -> LhFleetService */
+    GHashTable *snapshots;   /* name -> LhFleetSnapshot */
+    GHashTable *replicas;    /* name -> LhFleetReplica */
+    GHashTable *assignments; /* "<node>/<item>" -> LhFleetAssignment */
+    GHashTable *nodes;       /* id -> LhFleetNode */
+    GHashTable *hosts;       /* node name -> LhFleetHost */
+    GHashTable *subjects;    /* "<plural>/<name>" -> LhFleetSubject */
+    GHashTable *settings;    /* controller -> Accepted (reference) */
+    GHashTable *confirmations; /* controller -> Accepted (reference) */
+    GHashTable *brakes;      /* controller -> Brake (reference) */
+    GHashTable *statuses;    /* name -> Status (reference) */
+    GHashTable *health;      /* "<pool>/<node>" -> LhFleetPresence */
+    GHashTable *warm;        /* snapshot -> GPtrArray of LhFleetNode */
+    GHashTable *uris;        /* uri -> GPtrArray of LhFleetSnapshot, Deletion uris in taken_uris */
+    GHashTable *uri_parents; /* directory above a uri -> GUINT count */
+    GHashTable *taken_uris;  /* uri -> count of Deletions that hold it */
+
+    GTree *create_todo;          /* LhFleetSnapshot, last to expire first: has replicas to create */
+    GTree *correct_todo;         /* LhFleetSnapshot by name: has replicas with another expiry than due */
+    GTree *missing_todo;         /* LhFleetSnapshot by name: ServiceMissing to write or remove */
+    GTree *valid_todo;           /* LhFleetSnapshot by name: Valid=False to write or remove */
+    GTree *waiting;              /* LhFleetReplica, freshest first: known, unassigned */
+    GTree *due_assigned;         /* LhFleetReplica by due time: a load that ends then */
+    GTree *due_free;             /* LhFleetReplica by due time: unassigned, its object goes then */
+    GTree *todo;                 /* LhFleetReplica by name: answers, lost nodes, retries to look at */
+    GTree *admit_todo;           /* LhFleetSubject by key */
+    GTree *health_todo;          /* LhFleetPresence by key */
+
+    gint64 assigned_items; /* cache assignments, evictions under way included */
+} LhFleet;
+
+/* A node of any pool, for failure-detector. */
+typedef struct {
+    char *key;                  /* "<pool>/<node>" */
+    const LhObject *node;       /* registration, unknown or NULL */
+    const LhObject *health;     /* NodeHealth, unknown or NULL */
+    guint assignments;          /* how many it has */
+    gboolean todo;
+} LhFleetPresence;
+
+extern const LhIndexType lh_fleet_index;
+
+const LhSettings *lh_fleet_settings(const LhFleet *fleet, const char *controller);
+/* The same for LhController.settings. */
+const LhSettings *lh_fleet_settings_of(gconstpointer index, const char *controller);
+const LhObject *lh_fleet_status(const LhFleet *fleet, const char *plural, const char *name,
+                                const char *controller);
+
+/* The accepted, known spec of @service, or NULL. */
+const LhService *lh_fleet_service_spec(const LhFleetService *service);
+/* The known snapshot, or NULL. */
+const LhSnapshot *lh_fleet_snapshot_object(const LhFleetSnapshot *snapshot);
+/* Whether it may be cached: known, not live, no uri or name that another holds. NULL when it may; else
+ * why not, with the name of the one in the way where there is one; g_free. */
+char *lh_fleet_snapshot_invalid(const LhFleet *fleet, const LhFleetSnapshot *snapshot);
+
+/* The state of an item as far as it answers this very assignment: -1 when there is no counted answer. */
+int lh_fleet_answer(const LhFleetAssignment *assignment);
+/* The registration is gone (an unknown one is not). */
+gboolean lh_fleet_node_gone(const LhFleetNode *node);
+/* Of the host's registered nodes the newest, if it takes new work: online, not in failure, not cordoned.
+ * @why (may be NULL): why not, static storage. */
+const LhNode *lh_fleet_host_takes(const LhFleetHost *host, const char **why);
+const LhFleetNode *lh_fleet_host_newest(const LhFleetHost *host);
+/* A known load assignment, else NULL. */
+const LhAssignment *lh_fleet_load(const LhFleetAssignment *assignment);
+
+/* Size of what the replica stands for; 0 when unknown. */
+gint64 lh_fleet_replica_bytes(const LhFleetReplica *replica);
+/* True when something of it changed after its last failure was written: the retry does not count. */
+gboolean lh_fleet_retry_void(const LhFleetReplica *replica);
+
+/* What admission would say of @subject: NULL when its desired object is valid, else why not; g_free. */
+char *lh_fleet_subject_invalid(const LhFleet *fleet, const LhFleetSubject *subject);
+/* The condition Valid that follows; messages borrowed. */
+void lh_fleet_valid_condition(const LhFleetSubject *subject, const char *invalid, LhCondition *out);
+
+/* A sorted walk: for (n = g_tree_node_first(t); n; n = g_tree_node_next(n)) lh_tree_record(n). */
+#define lh_tree_record(node) g_tree_node_key(node)

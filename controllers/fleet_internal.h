@@ -1,0 +1,50 @@
+/*
+ * Between the files of the fleet index only: records (fleet_records.c), what follows for the sets
+ * (fleet_touch.c), overlapping uris (fleet_uri.c), the fold that calls them (fleet.c).
+ */
+#pragma once
+
+#include "controllers/fleet.h"
+
+/* ---- records: found or made; dropped again when nothing refers to them ---- */
+LhFleetService *lh_fleet_service(LhFleet *fleet, const char *name);
+LhFleetSnapshot *lh_fleet_snapshot(LhFleet *fleet, const char *name);
+LhFleetReplica *lh_fleet_replica(LhFleet *fleet, const char *name);
+LhFleetAssignment *lh_fleet_assignment(LhFleet *fleet, const char *node, const char *item);
+LhFleetNode *lh_fleet_node(LhFleet *fleet, const char *id);
+LhFleetHost *lh_fleet_host(LhFleet *fleet, const char *name);
+LhFleetSubject *lh_fleet_subject(LhFleet *fleet, LhKind kind, const char *key);
+LhFleetPresence *lh_fleet_presence(LhFleet *fleet, const char *key);
+
+void lh_fleet_drop_service(LhFleet *fleet, LhFleetService *service);
+void lh_fleet_drop_snapshot(LhFleet *fleet, LhFleetSnapshot *snapshot);
+void lh_fleet_drop_replica(LhFleet *fleet, LhFleetReplica *replica);
+void lh_fleet_drop_assignment(LhFleet *fleet, LhFleetAssignment *assignment);
+void lh_fleet_drop_node(LhFleet *fleet, LhFleetNode *node);
+void lh_fleet_drop_host(LhFleet *fleet, LhFleetHost *host);
+void lh_fleet_drop_subject(LhFleet *fleet, LhFleetSubject *subject);
+void lh_fleet_drop_presence(LhFleet *fleet, LhFleetPresence *presence);
+
+/* Puts a reference to @object (may be NULL) into *slot in place of what is there. */
+void lh_fleet_hold(const LhObject **slot, const LhObject *object);
+void lh_fleet_link_service(LhFleet *fleet, LhFleetSnapshot *snapshot, const char *service);
+
+/* ---- touch: bring the sets to what the present objects say ---- */
+void lh_fleet_touch_service(LhFleet *fleet, LhFleetService *service);
+void lh_fleet_touch_snapshot(LhFleet *fleet, LhFleetSnapshot *snapshot);
+void lh_fleet_touch_replica(LhFleet *fleet, LhFleetReplica *replica);
+void lh_fleet_touch_assignment(LhFleet *fleet, LhFleetAssignment *assignment); /* and its replica */
+void lh_fleet_touch_node(LhFleet *fleet, LhFleetNode *node);
+void lh_fleet_touch_subject(LhFleet *fleet, LhFleetSubject *subject);
+void lh_fleet_touch_presence(LhFleet *fleet, LhFleetPresence *presence);
+/* Takes what an assignment counts for off its host and node again. */
+void lh_fleet_uncount(LhFleet *fleet, LhFleetAssignment *assignment);
+void lh_fleet_trees_init(LhFleet *fleet);
+void lh_fleet_trees_clear(LhFleet *fleet);
+
+/* ---- uris ---- */
+void lh_fleet_uri_add(LhFleet *fleet, LhFleetSnapshot *snapshot, const char *uri);
+void lh_fleet_uri_remove(LhFleet *fleet, LhFleetSnapshot *snapshot, const char *uri);
+void lh_fleet_uri_take(LhFleet *fleet, const char *uri, gint delta);
+/* Touches all snapshots whose validity @uri may have changed. */
+void lh_fleet_uri_touch(LhFleet *fleet, const char *uri);

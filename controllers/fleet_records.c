@@ -1,0 +1,259 @@
+/*
+ * The records of the fleet index: made when first named, dropped when nothing refers to them any more, so
+ * that an index built from the present objects alone has the same records. Pure.
+ */
+#include <string.h>
+
+#include "controllers/fleet_internal.h"
+
+void lh_fleet_hold(const LhObject **slot, const LhObject *object)
+{
+    const LhObject *before = *slot;
+
+    *slot = object == NULL ? NULL : lh_object_ref(object);
+    lh_object_unref(before);
+}
+
+static void remove_fast(GPtrArray **array, gpointer record)
+{
+    g_ptr_array_remove_fast(*array, record);
+    if ((*array)->len == 0)
+        g_clear_pointer(array, g_ptr_array_unref);
+}
+
+static void append(GPtrArray **array, gpointer record)
+{
+    if (*array == NULL)
+        *array = g_ptr_array_sized_new(1);
+    g_ptr_array_add(*array, record);
+}
+
+LhFleetService *lh_fleet_service(LhFleet *fleet, const char *name)
+{
+    LhFleetService *service = g_hash_table_lookup(fleet->services, name);
+
+    if (service == NULL) {
+        service = g_new0(LhFleetService, 1);
+        service->name = g_strdup(name);
+        service->snapshots = g_ptr_array_new();
+        g_hash_table_insert(fleet->services, service->name, service);
+    }
+    return service;
+}
+
+void lh_fleet_drop_service(LhFleet *fleet, LhFleetService *service)
+{
+    if (service->desired != NULL || service->accepted != NULL || service->snapshots->len != 0)
+        return;
+    g_hash_table_remove(fleet->services, service->name);
+    g_ptr_array_unref(service->snapshots);
+    g_free(service->name);
+    g_free(service);
+}
+
+LhFleetSnapshot *lh_fleet_snapshot(LhFleet *fleet, const char *name)
+{
+    LhFleetSnapshot *snapshot = g_hash_table_lookup(fleet->snapshots, name);
+
+    if (snapshot == NULL) {
+        snapshot = g_new0(LhFleetSnapshot, 1);
+        snapshot->name = g_strdup(name);
+        g_hash_table_insert(fleet->snapshots, snapshot->name, snapshot);
+    }
+    return snapshot;
+}
+
+void lh_fleet_link_service(LhFleet *fleet, LhFleetSnapshot *snapshot, const char *service_name)
+{
+    LhFleetService *old = snapshot->service;
+
+    if (old != NULL && service_name != NULL && strcmp(old->name, service_name) == 0)
+        return;
+    if (old != NULL) {
+        LhFleetSnapshot *last = g_ptr_array_index(old->snapshots, old->snapshots->len - 1);
+        g_ptr_array_remove_index_fast(old->snapshots, snapshot->service_slot);
+        last->service_slot = snapshot->service_slot;
+        snapshot->service = NULL;
+        lh_fleet_drop_service(fleet, old);
+    }
+    if (service_name != NULL) {
+        snapshot->service = lh_fleet_service(fleet, service_name);
+        snapshot->service_slot = snapshot->service->snapshots->len;
+        g_ptr_array_add(snapshot->service->snapshots, snapshot);
+    }
+}
+
+void lh_fleet_drop_snapshot(LhFleet *fleet, LhFleetSnapshot *snapshot)
+{
+    if (snapshot->object != NULL || snapshot->deletion != NULL || snapshot->replicas != NULL)
+        return;
+    g_assert(!snapshot->create_todo && !snapshot->correct_todo && !snapshot->missing_todo
+              && !snapshot->valid_todo);
+    g_hash_table_remove(fleet->snapshots, snapshot->name);
+    g_free(snapshot->name);
+    g_free(snapshot);
+}
+
+LhFleetReplica *lh_fleet_replica(LhFleet *fleet, const char *name)
+{
+    LhFleetReplica *replica = g_hash_table_lookup(fleet->replicas, name);
+    g_autofree char *snapshot = NULL;
+
+    if (replica != NULL)
+        return replica;
+    replica = g_new0(LhFleetReplica, 1);
+    replica->name = g_strdup(name);
+    /* A name that is no replica's gets a snapshot record of the same name, which no object ever joins. */
+    lh_replica_name_split(name, &snapshot, NULL, NULL, NULL);
+    replica->snapshot = lh_fleet_snapshot(fleet, snapshot == NULL ? name : snapshot);
+    append(&replica->snapshot->replicas, replica);
+    g_hash_table_insert(fleet->replicas, replica->name, replica);
+    return replica;
+}
+
+void lh_fleet_drop_replica(LhFleet *fleet, LhFleetReplica *replica)
+{
+    LhFleetSnapshot *snapshot = replica->snapshot;
+
+    if (replica->object != NULL || replica->retry != NULL || replica->assignments != NULL)
+        return;
+    g_assert(replica->in == 0);
+    g_hash_table_remove(fleet->replicas, replica->name);
+    remove_fast(&snapshot->replicas, replica);
+    g_free(replica->name);
+    g_free(replica);
+    lh_fleet_drop_snapshot(fleet, snapshot);
+}
+
+LhFleetAssignment *lh_fleet_assignment(LhFleet *fleet, const char *node, const char *item)
+{
+    g_autofree char *key = g_strconcat(node, "/", item, NULL);
+    LhFleetAssignment *assignment = g_hash_table_lookup(fleet->assignments, key);
+
+    if (assignment != NULL)
+        return assignment;
+    assignment = g_new0(LhFleetAssignment, 1);
+    assignment->key = g_steal_pointer(&key);
+    assignment->replica = lh_fleet_replica(fleet, item);
+    assignment->node = lh_fleet_node(fleet, node);
+    append(&assignment->replica->assignments, assignment);
+    g_ptr_array_add(assignment->node->assignments, assignment);
+    g_hash_table_insert(fleet->assignments, assignment->key, assignment);
+    return assignment;
+}
+
+void lh_fleet_drop_assignment(LhFleet *fleet, LhFleetAssignment *assignment)
+{
+    LhFleetReplica *replica = assignment->replica;
+    LhFleetNode *node = assignment->node;
+
+    if (assignment->object != NULL || assignment->item != NULL)
+        return;
+    lh_fleet_uncount(fleet, assignment);
+    g_hash_table_remove(fleet->assignments, assignment->key);
+    remove_fast(&replica->assignments, assignment);
+    g_ptr_array_remove_fast(node->assignments, assignment);
+    g_free(assignment->key);
+    g_free(assignment);
+    lh_fleet_touch_replica(fleet, replica);
+    lh_fleet_drop_replica(fleet, replica);
+    lh_fleet_drop_node(fleet, node);
+}
+
+LhFleetHost *lh_fleet_host(LhFleet *fleet, const char *name)
+{
+    LhFleetHost *host = g_hash_table_lookup(fleet->hosts, name);
+
+    if (host == NULL) {
+        host = g_new0(LhFleetHost, 1);
+        host->name = g_strdup(name);
+        host->nodes = g_ptr_array_new();
+        g_hash_table_insert(fleet->hosts, host->name, host);
+    }
+    return host;
+}
+
+void lh_fleet_drop_host(LhFleet *fleet, LhFleetHost *host)
+{
+    if (host->policy != NULL || host->nodes->len != 0)
+        return;
+    g_hash_table_remove(fleet->hosts, host->name);
+    g_ptr_array_unref(host->nodes);
+    g_free(host->name);
+    g_free(host);
+}
+
+LhFleetNode *lh_fleet_node(LhFleet *fleet, const char *id)
+{
+    LhFleetNode *node = g_hash_table_lookup(fleet->nodes, id);
+    g_autofree char *name = NULL;
+
+    if (node != NULL)
+        return node;
+    node = g_new0(LhFleetNode, 1);
+    node->id = g_strdup(id);
+    node->assignments = g_ptr_array_new();
+    name = lh_node_name_of(id);
+    node->host = lh_fleet_host(fleet, name == NULL ? id : name);
+    g_ptr_array_add(node->host->nodes, node);
+    g_hash_table_insert(fleet->nodes, node->id, node);
+    return node;
+}
+
+void lh_fleet_drop_node(LhFleet *fleet, LhFleetNode *node)
+{
+    LhFleetHost *host = node->host;
+
+    if (node->object != NULL || node->health != NULL || node->assignments->len != 0)
+        return;
+    g_hash_table_remove(fleet->nodes, node->id);
+    g_ptr_array_remove_fast(host->nodes, node);
+    g_ptr_array_unref(node->assignments);
+    g_free(node->id);
+    g_free(node);
+    lh_fleet_drop_host(fleet, host);
+}
+
+LhFleetSubject *lh_fleet_subject(LhFleet *fleet, LhKind kind, const char *key)
+{
+    LhFleetSubject *subject = g_hash_table_lookup(fleet->subjects, key);
+
+    if (subject == NULL) {
+        subject = g_new0(LhFleetSubject, 1);
+        subject->kind = kind;
+        subject->key = g_strdup(key);
+        g_hash_table_insert(fleet->subjects, subject->key, subject);
+    }
+    return subject;
+}
+
+void lh_fleet_drop_subject(LhFleet *fleet, LhFleetSubject *subject)
+{
+    if (subject->desired != NULL || subject->accepted != NULL || subject->todo)
+        return;
+    g_hash_table_remove(fleet->subjects, subject->key);
+    g_free(subject->key);
+    g_free(subject);
+}
+
+LhFleetPresence *lh_fleet_presence(LhFleet *fleet, const char *key)
+{
+    LhFleetPresence *presence = g_hash_table_lookup(fleet->health, key);
+
+    if (presence == NULL) {
+        presence = g_new0(LhFleetPresence, 1);
+        presence->key = g_strdup(key);
+        g_hash_table_insert(fleet->health, presence->key, presence);
+    }
+    return presence;
+}
+
+void lh_fleet_drop_presence(LhFleet *fleet, LhFleetPresence *presence)
+{
+    if (presence->node != NULL || presence->health != NULL || presence->assignments != 0)
+        return;
+    g_assert(!presence->todo);
+    g_hash_table_remove(fleet->health, presence->key);
+    g_free(presence->key);
+    g_free(presence);
+}

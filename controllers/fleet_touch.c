@@ -1,0 +1,470 @@
+/*
+ * What a record's objects mean for the sets: the fate of a replica, what is missing of a snapshot, what an
+ * assignment counts for. A touch takes the record out of its sets, looks at the present objects, and puts
+ * it back where it belongs. Pure; no time: what depends on the clock is sorted by when it becomes due.
+ */
+#include <string.h>
+
+#include "controllers/fleet_internal.h"
+
+/* ---- orders of the sets ---- */
+
+static gint compare_i64(gint64 a, gint64 b)
+{
+    return (a > b) - (a < b);
+}
+
+static gint by_expiry_desc(gconstpointer a, gconstpointer b, gpointer data)
+{
+    const LhFleetSnapshot *left = a, *right = b;
+    gint order = compare_i64(right->sort_time, left->sort_time);
+
+    (void)data;
+    return order != 0 ? order : strcmp(left->name, right->name);
+}
+
+static gint by_snapshot_name(gconstpointer a, gconstpointer b, gpointer data)
+{
+    (void)data;
+    return strcmp(((const LhFleetSnapshot *)a)->name, ((const LhFleetSnapshot *)b)->name);
+}
+
+static gint by_freshness(gconstpointer a, gconstpointer b, gpointer data)
+{
+    const LhFleetReplica *left = a, *right = b;
+    gint order = compare_i64(right->sort_time, left->sort_time);
+
+    (void)data;
+    return order != 0 ? order : strcmp(left->name, right->name);
+}
+
+static gint by_due(gconstpointer a, gconstpointer b, gpointer data)
+{
+    const LhFleetReplica *left = a, *right = b;
+    gint order = compare_i64(left->fate.due_ms, right->fate.due_ms);
+
+    (void)data;
+    return order != 0 ? order : strcmp(left->name, right->name);
+}
+
+static gint by_replica_name(gconstpointer a, gconstpointer b, gpointer data)
+{
+    (void)data;
+    return strcmp(((const LhFleetReplica *)a)->name, ((const LhFleetReplica *)b)->name);
+}
+
+static gint by_subject(gconstpointer a, gconstpointer b, gpointer data)
+{
+    (void)data;
+    return strcmp(((const LhFleetSubject *)a)->key, ((const LhFleetSubject *)b)->key);
+}
+
+static gint by_presence(gconstpointer a, gconstpointer b, gpointer data)
+{
+    (void)data;
+    return strcmp(((const LhFleetPresence *)a)->key, ((const LhFleetPresence *)b)->key);
+}
+
+void lh_fleet_trees_init(LhFleet *fleet)
+{
+    fleet->create_todo = g_tree_new_full(by_expiry_desc, NULL, NULL, NULL);
+    fleet->correct_todo = g_tree_new_full(by_snapshot_name, NULL, NULL, NULL);
+    fleet->missing_todo = g_tree_new_full(by_snapshot_name, NULL, NULL, NULL);
+    fleet->valid_todo = g_tree_new_full(by_snapshot_name, NULL, NULL, NULL);
+    fleet->waiting = g_tree_new_full(by_freshness, NULL, NULL, NULL);
+    fleet->due_assigned = g_tree_new_full(by_due, NULL, NULL, NULL);
+    fleet->due_free = g_tree_new_full(by_due, NULL, NULL, NULL);
+    fleet->todo = g_tree_new_full(by_replica_name, NULL, NULL, NULL);
+    fleet->admit_todo = g_tree_new_full(by_subject, NULL, NULL, NULL);
+    fleet->health_todo = g_tree_new_full(by_presence, NULL, NULL, NULL);
+}
+
+void lh_fleet_trees_clear(LhFleet *fleet)
+{
+    g_tree_unref(fleet->create_todo);
+    g_tree_unref(fleet->correct_todo);
+    g_tree_unref(fleet->missing_todo);
+    g_tree_unref(fleet->valid_todo);
+    g_tree_unref(fleet->waiting);
+    g_tree_unref(fleet->due_assigned);
+    g_tree_unref(fleet->due_free);
+    g_tree_unref(fleet->todo);
+    g_tree_unref(fleet->admit_todo);
+    g_tree_unref(fleet->health_todo);
+}
+
+static void set_member(GTree *tree, gpointer record, gboolean *is, gboolean want)
+{
+    if (*is && !want)
+        g_tree_remove(tree, record);
+    else if (!*is && want)
+        g_tree_insert(tree, record, record);
+    *is = want;
+}
+
+static void set_bit(GTree *tree, LhFleetReplica *replica, guint8 bit, gboolean want)
+{
+    gboolean is = (replica->in & bit) != 0;
+
+    set_member(tree, replica, &is, want);
+    replica->in = (guint8)(want ? replica->in | bit : replica->in & ~bit);
+}
+
+/* ---- replicas ---- */
+
+static LhFate fate(LhFateType type, gint64 due_ms, const char *rule)
+{
+    return (LhFate){.type = type, .due_ms = due_ms, .rule = rule};
+}
+
+static LhFate gone(const char *rule)
+{
+    return fate(LH_FATE_GO, G_MININT64, rule);
+}
+
+static LhFate unknown(const char *rule)
+{
+    return fate(LH_FATE_UNKNOWN, G_MAXINT64, rule);
+}
+
+static LhFate fate_in_service(const LhReplica *replica, const LhSnapshot *snapshot, const LhService *spec)
+{
+    if (!g_strv_contains(spec->cache_sets, replica->set))
+        return gone("set-removed");
+    if (replica->ordinal >= spec->cache_replicas)
+        return gone("surplus");
+    return fate(LH_FATE_KEEP, snapshot->end_time + spec->cache_window_ms, "expired");
+}
+
+/* First match wins; fleet.h says what the types mean. */
+static LhFate fate_of(const LhFleet *fleet, const LhFleetReplica *record)
+{
+    const LhReplica *replica = (const LhReplica *)record->object;
+    const LhFleetSnapshot *snapshot = record->snapshot;
+    const LhFleetService *service = snapshot->service;
+    const LhService *spec;
+
+    if (record->object != NULL && !lh_object_known(record->object))
+        return unknown("replica-unknown");
+    if (snapshot->object != NULL && !lh_object_known(snapshot->object))
+        return unknown("snapshot-unknown");
+    if (service == NULL && replica != NULL)
+        service = g_hash_table_lookup(fleet->services, replica->service);
+    if (service != NULL && service->accepted != NULL && !lh_object_known(service->accepted))
+        return unknown("service-unknown");
+    spec = service == NULL ? NULL : lh_fleet_service_spec(service);
+    if (spec != NULL && spec->paused)
+        return fate(LH_FATE_PAUSED, G_MAXINT64, "service-paused");
+    if (replica == NULL)
+        return gone("no-replica");
+    if (snapshot->object == NULL)
+        return gone("snapshot-gone");
+    if (((const LhSnapshot *)snapshot->object)->live)
+        return unknown("snapshot-live");
+    if (replica->restored)
+        return fate(LH_FATE_KEEP, replica->expires_at < 0 ? G_MAXINT64 : replica->expires_at, "expired");
+    if (spec == NULL)
+        return service != NULL && service->desired != NULL ? unknown("service-not-accepted")
+                                                           : gone("service-deleted");
+    return fate_in_service(replica, (const LhSnapshot *)snapshot->object, spec);
+}
+
+/* Whether the sets of unassigned replicas concern it, whatever the time. */
+static gboolean may_be_placed(const LhFleet *fleet, const LhFleetReplica *replica)
+{
+    g_autofree char *invalid = NULL;
+
+    if (replica->object == NULL || !lh_object_known(replica->object)
+        || (replica->retry != NULL && !lh_object_known(replica->retry)))
+        return FALSE;
+    if (replica->fate.type != LH_FATE_KEEP && replica->fate.type != LH_FATE_PAUSED)
+        return FALSE;
+    if (replica->snapshot->object == NULL || replica->snapshot->deletion != NULL)
+        return FALSE;
+    invalid = lh_fleet_snapshot_invalid(fleet, replica->snapshot);
+    return invalid == NULL;
+}
+
+static gboolean assigned(const LhFleetReplica *replica)
+{
+    for (guint i = 0; replica->assignments != NULL && i < replica->assignments->len; i++)
+        if (((LhFleetAssignment *)g_ptr_array_index(replica->assignments, i))->object != NULL)
+            return TRUE;
+    return FALSE;
+}
+
+/* A load that evictor may end: one on a lost node is the assigner's. */
+static gboolean has_load(const LhFleetReplica *replica)
+{
+    for (guint i = 0; replica->assignments != NULL && i < replica->assignments->len; i++) {
+        const LhFleetAssignment *assignment = g_ptr_array_index(replica->assignments, i);
+        if (lh_fleet_load(assignment) != NULL && !lh_fleet_node_gone(assignment->node))
+            return TRUE;
+    }
+    return FALSE;
+}
+
+static gboolean assignment_todo(const LhFleetAssignment *assignment)
+{
+    int answer = lh_fleet_answer(assignment);
+
+    if (assignment->object == NULL || !lh_object_known(assignment->object))
+        return FALSE;
+    return lh_fleet_node_gone(assignment->node) || answer == LH_ITEM_FAILED || answer == LH_ITEM_EVICTED
+           || answer == LH_ITEM_DONE;
+}
+
+static gboolean is_live(const LhFleetReplica *replica)
+{
+    for (guint i = 0; replica->assignments != NULL && i < replica->assignments->len; i++) {
+        const LhFleetAssignment *assignment = g_ptr_array_index(replica->assignments, i);
+        if (lh_fleet_load(assignment) != NULL && lh_fleet_answer(assignment) == LH_ITEM_LIVE)
+            return TRUE;
+    }
+    return FALSE;
+}
+
+static gboolean parked_differs(const LhFleet *fleet, const LhFleetReplica *replica)
+{
+    const LhRetry *retry = (const LhRetry *)replica->retry;
+    const LhObject *status = lh_fleet_status(fleet, "replicas", replica->name, "cache-assigner");
+    gboolean parked = retry != NULL && lh_object_known(replica->retry) && retry->parked
+                      && !lh_fleet_retry_void(replica);
+
+    return parked != (status != NULL);
+}
+
+static gboolean replica_todo(const LhFleet *fleet, const LhFleetReplica *replica)
+{
+    for (guint i = 0; replica->assignments != NULL && i < replica->assignments->len; i++)
+        if (assignment_todo(g_ptr_array_index(replica->assignments, i)))
+            return TRUE;
+    if (replica->retry != NULL && lh_object_known(replica->retry)
+        && (is_live(replica) || (replica->object == NULL && !assigned(replica))))
+        return TRUE;
+    return parked_differs(fleet, replica);
+}
+
+void lh_fleet_touch_replica(LhFleet *fleet, LhFleetReplica *replica)
+{
+    const LhSnapshot *snapshot = lh_fleet_snapshot_object(replica->snapshot);
+    const LhReplica *object = (const LhReplica *)replica->object;
+    gboolean free, ends;
+
+    set_bit(fleet->waiting, replica, LH_IN_WAITING, FALSE);
+    set_bit(fleet->due_assigned, replica, LH_IN_DUE_ASSIGNED, FALSE);
+    set_bit(fleet->due_free, replica, LH_IN_DUE_FREE, FALSE);
+
+    replica->fate = fate_of(fleet, replica);
+    replica->sort_time = snapshot == NULL ? 0 : snapshot->end_time;
+    replica->set = object != NULL && lh_object_known(replica->object) ? object->set : NULL;
+    free = !assigned(replica);
+    ends = (replica->fate.type == LH_FATE_KEEP && replica->fate.due_ms != G_MAXINT64)
+           || replica->fate.type == LH_FATE_GO;
+    set_bit(fleet->waiting, replica, LH_IN_WAITING, free && may_be_placed(fleet, replica));
+    set_bit(fleet->due_free, replica, LH_IN_DUE_FREE, free && ends && object != NULL);
+    set_bit(fleet->due_assigned, replica, LH_IN_DUE_ASSIGNED, ends && has_load(replica));
+    set_bit(fleet->todo, replica, LH_IN_TODO, replica_todo(fleet, replica));
+}
+
+/* ---- snapshots ---- */
+
+static const LhReplica *regular_replica(const LhFleet *fleet, const LhFleetSnapshot *snapshot,
+                                        const char *set, gint64 ordinal, gboolean *present)
+{
+    g_autofree char *name = lh_replica_name(snapshot->name, set, ordinal, FALSE);
+    const LhFleetReplica *replica = g_hash_table_lookup(fleet->replicas, name);
+
+    *present = replica != NULL && replica->object != NULL;
+    return *present && lh_object_known(replica->object) ? (const LhReplica *)replica->object : NULL;
+}
+
+/* Whether replicas are missing, and whether some say another expiry than service and snapshot do. */
+static void compare_replicas(const LhFleet *fleet, const LhFleetSnapshot *snapshot, const LhService *spec,
+                             gboolean *missing, gboolean *differ)
+{
+    for (guint s = 0; spec->cache_sets[s] != NULL; s++) {
+        for (gint64 ordinal = 0; ordinal < spec->cache_replicas; ordinal++) {
+            gboolean present;
+            const LhReplica *replica =
+                regular_replica(fleet, snapshot, spec->cache_sets[s], ordinal, &present);
+            if (!present)
+                *missing = TRUE;
+            else if (replica != NULL && replica->expires_at != snapshot->sort_time)
+                *differ = TRUE;
+        }
+    }
+}
+
+static void creation_todo(const LhFleet *fleet, const LhFleetSnapshot *snapshot, gboolean *missing,
+                          gboolean *differ)
+{
+    const LhSnapshot *object = lh_fleet_snapshot_object(snapshot);
+    const LhService *spec = snapshot->service == NULL ? NULL : lh_fleet_service_spec(snapshot->service);
+    g_autofree char *invalid = NULL;
+
+    if (object == NULL || spec == NULL || object->live || spec->paused || snapshot->deletion != NULL)
+        return;
+    compare_replicas(fleet, snapshot, spec, missing, differ);
+    if (!*missing && !*differ)
+        return;
+    invalid = lh_fleet_snapshot_invalid(fleet, snapshot);
+    if (invalid != NULL)
+        *missing = *differ = FALSE;
+}
+
+/* Nobody asks for its service: neither in force nor waiting for admission. */
+static gboolean service_missing(const LhFleetSnapshot *snapshot)
+{
+    return snapshot->service != NULL && snapshot->service->accepted == NULL
+           && snapshot->service->desired == NULL;
+}
+
+static gboolean has_status(const LhFleet *fleet, const LhFleetSnapshot *snapshot, const char *controller)
+{
+    return lh_fleet_status(fleet, "snapshots", snapshot->name, controller) != NULL;
+}
+
+static gboolean valid_differs(const LhFleet *fleet, const LhFleetSnapshot *snapshot)
+{
+    const LhObject *status = lh_fleet_status(fleet, "snapshots", snapshot->name, "admission");
+    g_autofree char *invalid = NULL;
+    LhCondition condition = {
+        .type = "Valid", .status = LH_CONDITION_FALSE, .reason = "Invalid", .message = NULL};
+
+    if (snapshot->object == NULL)
+        return status != NULL;
+    invalid = lh_kind_name_valid(LH_KIND_SNAPSHOT, snapshot->name)
+                  ? lh_fleet_snapshot_invalid(fleet, snapshot)
+                  : NULL;
+    if (invalid == NULL)
+        return status != NULL;
+    condition.message = invalid;
+    return lh_status_differs(status, snapshot->object->mod_rev, &condition, 1);
+}
+
+void lh_fleet_touch_snapshot(LhFleet *fleet, LhFleetSnapshot *snapshot)
+{
+    const LhSnapshot *object = lh_fleet_snapshot_object(snapshot);
+    const LhService *spec = snapshot->service == NULL ? NULL : lh_fleet_service_spec(snapshot->service);
+    gboolean missing = FALSE, differ = FALSE;
+
+    set_member(fleet->create_todo, snapshot, &snapshot->create_todo, FALSE);
+    snapshot->sort_time = object != NULL && spec != NULL ? object->end_time + spec->cache_window_ms : 0;
+    creation_todo(fleet, snapshot, &missing, &differ);
+    set_member(fleet->create_todo, snapshot, &snapshot->create_todo, missing);
+    set_member(fleet->correct_todo, snapshot, &snapshot->correct_todo, differ);
+    set_member(fleet->missing_todo, snapshot, &snapshot->missing_todo,
+               service_missing(snapshot) != has_status(fleet, snapshot, "replica-creator"));
+    set_member(fleet->valid_todo, snapshot, &snapshot->valid_todo, valid_differs(fleet, snapshot));
+    for (guint i = 0; snapshot->replicas != NULL && i < snapshot->replicas->len; i++)
+        lh_fleet_touch_replica(fleet, g_ptr_array_index(snapshot->replicas, i));
+}
+
+void lh_fleet_touch_service(LhFleet *fleet, LhFleetService *service)
+{
+    for (guint i = 0; i < service->snapshots->len; i++)
+        lh_fleet_touch_snapshot(fleet, g_ptr_array_index(service->snapshots, i));
+}
+
+/* ---- assignments and nodes ---- */
+
+static void count(LhFleetAssignment *assignment, gint64 sign)
+{
+    LhFleetHost *host = assignment->node->host;
+
+    if (assignment->restored) {
+        host->restored_bytes += sign * assignment->bytes;
+        host->restored_items += sign * assignment->items;
+    } else {
+        host->used_bytes += sign * assignment->bytes;
+        host->used_items += sign * assignment->items;
+    }
+    if (assignment->loading)
+        assignment->node->loading += sign;
+}
+
+void lh_fleet_uncount(LhFleet *fleet, LhFleetAssignment *assignment)
+{
+    count(assignment, -1);
+    fleet->assigned_items -= assignment->items;
+    assignment->bytes = assignment->items = 0;
+    assignment->loading = FALSE;
+}
+
+static void recount(LhFleet *fleet, LhFleetAssignment *assignment)
+{
+    const LhAssignment *load = lh_fleet_load(assignment);
+    const LhReplica *replica = (const LhReplica *)assignment->replica->object;
+
+    lh_fleet_uncount(fleet, assignment);
+    if (assignment->object == NULL)
+        return;
+    assignment->items = 1;
+    assignment->bytes = lh_object_known(assignment->object)
+                            ? ((const LhAssignment *)assignment->object)->size_bytes
+                            : lh_fleet_replica_bytes(assignment->replica);
+    assignment->restored = replica != NULL && lh_object_known(assignment->replica->object)
+                           && replica->restored;
+    assignment->loading = load != NULL && lh_fleet_answer(assignment) != LH_ITEM_LIVE;
+    count(assignment, 1);
+    fleet->assigned_items += assignment->items;
+}
+
+void lh_fleet_touch_assignment(LhFleet *fleet, LhFleetAssignment *assignment)
+{
+    recount(fleet, assignment);
+    lh_fleet_touch_replica(fleet, assignment->replica);
+}
+
+void lh_fleet_touch_node(LhFleet *fleet, LhFleetNode *node)
+{
+    for (guint i = 0; i < node->assignments->len; i++)
+        lh_fleet_touch_assignment(fleet, g_ptr_array_index(node->assignments, i));
+}
+
+/* ---- admission and health ---- */
+
+static gboolean subject_todo(const LhFleet *fleet, const LhFleetSubject *subject)
+{
+    const LhAccepted *accepted = (const LhAccepted *)subject->accepted;
+    const LhKindInfo *info = lh_kind_info(subject->kind);
+    const char *name = subject->key + strlen(info->plural) + 1;
+    const LhObject *status = lh_fleet_status(fleet, info->plural, name, "admission");
+    g_autofree char *invalid = NULL;
+    LhCondition condition = {.type = "Valid"};
+
+    if (subject->desired == NULL)
+        return subject->accepted != NULL || status != NULL;
+    if (!lh_kind_name_valid(subject->kind, name))
+        return FALSE;
+    invalid = lh_fleet_subject_invalid(fleet, subject);
+    if (invalid == NULL
+        && (accepted == NULL
+            || (lh_object_known(subject->accepted) && accepted->revision != subject->desired->mod_rev)))
+        return TRUE;
+    lh_fleet_valid_condition(subject, invalid, &condition);
+    return lh_status_differs(status, subject->desired->mod_rev, &condition, 1);
+}
+
+void lh_fleet_touch_subject(LhFleet *fleet, LhFleetSubject *subject)
+{
+    set_member(fleet->admit_todo, subject, &subject->todo, subject_todo(fleet, subject));
+}
+
+static gboolean presence_todo(const LhFleetPresence *presence)
+{
+    const LhHealth *health = (const LhHealth *)presence->health;
+
+    if (presence->health != NULL && !lh_object_known(presence->health))
+        return FALSE;
+    if (presence->node != NULL)
+        return health == NULL || (health->missing_since >= 0 && health->state != LH_HEALTH_FAILED);
+    /* Gone: until it is said to be failed; and then until that is forgotten. */
+    return health != NULL || presence->assignments != 0;
+}
+
+void lh_fleet_touch_presence(LhFleet *fleet, LhFleetPresence *presence)
+{
+    set_member(fleet->health_todo, presence, &presence->todo, presence_todo(presence));
+}

@@ -1,0 +1,18 @@
+/*
+ * What an agent serves: GET /get_health_status, /metrics, and the files of live snapshots,
+ * read-only: /v1/files/<snapshot>/ (its manifest) and /v1/files/<snapshot>/<file>. 404 for all that
+ * is not live here.
+ */
+#pragma once
+
+#include "agent/cache_work.h"
+#include "base/metrics.h"
+#include "http/server.h"
+
+typedef struct {
+    LhMetrics *metrics;
+    LhCacheWork *cache; /* NULL until it is there: everything below /v1/files/ is 404 */
+} LhAgentHttp;
+
+/* @http outlives the server. */
+void lh_agent_http_routes(LhHttpServer *server, LhAgentHttp *http);

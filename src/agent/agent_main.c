@@ -1,0 +1,350 @@
+/*
+ * `leasehold agent`: reads the settings, wires env, etcd, object store, hooks, work, HTTP and agent
+ * together, and runs the loop until it is told to stop. Nothing is decided here but what bad usage
+ * is.
+ */
+#include "agent/agent_main.h"
+
+#include "agent/agent.h"
+#include "agent/agent_http.h"
+#include "agent/cache_work.h"
+#include "base/config.h"
+#include "base/errors.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "etcd/transport_grpc.h"
+
+#include <glib-unix.h>
+#include <stdio.h>
+#include <string.h>
+
+#ifndef LEASEHOLD_VERSION
+#define LEASEHOLD_VERSION "unversioned"
+#endif
+
+#define EXIT_FAILED      1
+#define EXIT_USAGE       2
+#define EXIT_REFUSED     4
+#define MAX_NODE_NAME    244
+#define MAX_LEASE_TTL_MS (10 * 60 * 1000)
+
+static const LhSetting agent_settings[] = {
+    {"pool", LH_SET_STRING, NULL, "POOL", "pool that this node belongs to: cache"},
+    {"name", LH_SET_STRING, NULL, "NAME",
+     "name of the node; its id adds 8 hex digits at each start"},
+    {"dataDir", LH_SET_STRING, NULL, "DIR",
+     "where snapshots are kept; one agent for each directory"},
+    {"capacity", LH_SET_SIZE, NULL, "100Gi",
+     "bytes of snapshots it may hold (what its file system has)"},
+    {"capacityItems", LH_SET_INT, "0", "N", "items it may hold; 0 is no limit"},
+    {"set", LH_SET_STRING, "default", "SET", "replica set that it serves"},
+    {"zone", LH_SET_STRING, NULL, "ZONE", "zone that it fails with"},
+    {"listen", LH_SET_STRING, "127.0.0.1:0", "HOST:PORT", "address to serve on; port 0 is any"},
+    {"advertiseUrl", LH_SET_STRING, NULL, "URL", "where others reach it (the address served on)"},
+    {"onLoad", LH_SET_STRING, NULL, "CMD", "program run when a snapshot is on the disk; no shell"},
+    {"onEvict", LH_SET_STRING, NULL, "CMD", "program run before its data is removed; no shell"},
+    {"exec", LH_SET_STRING, NULL, "CMD", "program run for each item; not in this build"},
+    {"hookTimeout", LH_SET_DURATION, "60s", NULL,
+     "after it a program of on-load or on-evict is killed"},
+    {NULL, LH_SET_STRING, NULL, NULL, NULL},
+};
+
+/* The interface has room for these; the transport and the server do not know them yet. Ignoring one
+ * that somebody relies on would be worse than not starting. */
+static const char *const unsupported[] = {
+    "etcd.cacert", "etcd.cert", "etcd.key",     "etcd.user",       "etcd.passwordFile",
+    "tls.cert",    "tls.key",   "tls.clientCa", "auth.tokensFile", "exec",
+};
+
+typedef struct {
+    LhConfig *config;
+    GMainLoop *loop;
+    LhEnv *env;
+    LhMetrics *metrics;
+    LhHttpServer *server;
+    LhAgentHttp http;
+    char *url, *prefix;
+    char **on_load, **on_evict;
+    LhEtcd *etcd;
+    LhObjectStore *objects;
+    LhHooks *hooks;
+    LhCacheWork *cache;
+    LhAgent *agent;
+    gboolean stopping;
+} Program;
+
+static int complain(const GError *error)
+{
+    fprintf(stderr, "leasehold: %s\n", error->message);
+    if (error->domain != LH_ERROR)
+        return EXIT_FAILED;
+    switch ((LhErrorCode)error->code) {
+    case LH_ERR_INVALID:
+        return EXIT_USAGE;
+    case LH_ERR_CONFLICT:
+    case LH_ERR_FORBIDDEN:
+        return EXIT_REFUSED;
+    default:
+        return EXIT_FAILED;
+    }
+}
+
+G_GNUC_PRINTF(3, 4)
+static gboolean bad(GError **error, const char *what, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    g_autofree char *why = g_strdup_vprintf(format, args);
+    va_end(args);
+    g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s: %s", what, why);
+    return FALSE;
+}
+
+/* ---- settings ---- */
+
+static gboolean check_pool(const LhConfig *c, GError **error)
+{
+    const char *name = lh_config_string(c, "pool");
+    if (name == NULL)
+        return bad(error, "--pool", "is needed");
+    const LhPool *pool = lh_pool_find(name);
+    if (pool == NULL)
+        return bad(error, lh_config_source(c, "pool"), "\"%.64s\" is not a pool", name);
+    if (!pool->supported)
+        return bad(error, lh_config_source(c, "pool"), "the pool %s is not supported by this build",
+                   name);
+    return TRUE;
+}
+
+static gboolean check_settings(const LhConfig *c, GError **error)
+{
+    for (gsize i = 0; i < G_N_ELEMENTS(unsupported); i++) {
+        if (lh_config_is_set(c, unsupported[i]))
+            return bad(error, lh_config_source(c, unsupported[i]),
+                       "is not supported by this build");
+    }
+    if (!check_pool(c, error))
+        return FALSE;
+    const char *name = lh_config_string(c, "name");
+    if (name == NULL)
+        return bad(error, "--name", "is needed");
+    if (!lh_name_valid(name, MAX_NODE_NAME))
+        return bad(error, lh_config_source(c, "name"),
+                   "\"%.64s\" must be at most %d letters, digits, '.', '_', '-', "
+                   "first and last a letter or digit",
+                   name, MAX_NODE_NAME);
+    if (!lh_pool_name_valid(lh_config_string(c, "set")))
+        return bad(error, lh_config_source(c, "set"), "must be [a-z0-9-]{1,63}");
+    const char *zone = lh_config_string(c, "zone");
+    if (zone != NULL && !lh_name_valid(zone, 253))
+        return bad(error, lh_config_source(c, "zone"), "\"%.64s\" is not a valid name", zone);
+    if (!lh_config_is_set(c, "dataDir"))
+        return bad(error, "--data-dir", "is needed in the pool cache");
+    gint64 ttl = lh_config_int(c, "leaseTtl");
+    if (ttl < 1000 || ttl > MAX_LEASE_TTL_MS)
+        return bad(error, lh_config_source(c, "leaseTtl"), "must be from 1s to 10m");
+    if (lh_config_is_set(c, "capacity") && lh_config_int(c, "capacity") == 0)
+        return bad(error, lh_config_source(c, "capacity"), "must be more than 0");
+    if (lh_config_int(c, "hookTimeout") < 1)
+        return bad(error, lh_config_source(c, "hookTimeout"), "must be more than 0");
+    if (lh_config_list(c, "etcd.endpoints")[0] == NULL)
+        return bad(error, lh_config_source(c, "etcd.endpoints"), "names no endpoint");
+    return TRUE;
+}
+
+static gboolean split_hook(const LhConfig *c, const char *path, char ***argv, GError **error)
+{
+    const char *command = lh_config_string(c, path);
+    if (command == NULL)
+        return TRUE;
+    *argv = lh_hook_split(command, error);
+    if (*argv == NULL)
+        g_prefix_error(error, "%s: ", lh_config_source(c, path));
+    return *argv != NULL;
+}
+
+/* Where others reach us: as set, or the address listened on. */
+static gboolean find_url(Program *p, GError **error)
+{
+    const char *set = lh_config_string(p->config, "advertiseUrl");
+    const char *address = lh_http_server_address(p->server);
+    if (set != NULL) {
+        if (!g_str_has_prefix(set, "http://") && !g_str_has_prefix(set, "https://"))
+            return bad(error, lh_config_source(p->config, "advertiseUrl"),
+                       "must be http://… or https://…");
+        gsize n = strlen(set);
+        while (n > 0 && set[n - 1] == '/')
+            n--;
+        p->url = g_strndup(set, n);
+        return TRUE;
+    }
+    if (g_str_has_prefix(address, "0.0.0.0:") || g_str_has_prefix(address, "[::]:"))
+        p->url = g_strdup_printf("http://%s%s", g_get_host_name(), strrchr(address, ':'));
+    else
+        p->url = g_strdup_printf("http://%s", address);
+    return TRUE;
+}
+
+static char *with_slash(const char *prefix)
+{
+    return g_str_has_suffix(prefix, "/") ? g_strdup(prefix) : g_strconcat(prefix, "/", NULL);
+}
+
+/* ---- running ---- */
+
+static void on_registered(const char *id, gpointer data)
+{
+    Program *p = data;
+    lh_cache_work_set_node(p->cache, id);
+}
+
+static void on_stopped(gpointer data)
+{
+    Program *p = data;
+    g_main_loop_quit(p->loop);
+}
+
+static gboolean on_signal(gpointer data)
+{
+    Program *p = data;
+    if (p->stopping) {
+        lh_log(LH_LOG_WARNING, "told to stop twice; ending at once", NULL);
+        g_main_loop_quit(p->loop);
+    } else {
+        p->stopping = TRUE;
+        lh_agent_stop(p->agent);
+    }
+    return G_SOURCE_CONTINUE;
+}
+
+static gboolean start_server(Program *p, GError **error)
+{
+    const LhHttpOptions options = {
+        .listen = lh_config_string(p->config, "listen"),
+        .insecure = lh_config_bool(p->config, "insecure"),
+    };
+    p->server = lh_http_server_new(p->env, NULL, &options, error);
+    if (p->server == NULL) {
+        g_prefix_error(error, "%s: ", lh_config_source(p->config, "listen"));
+        return FALSE;
+    }
+    p->http.metrics = p->metrics;
+    lh_agent_http_routes(p->server, &p->http);
+    return find_url(p, error);
+}
+
+static gboolean start_work(Program *p, GError **error)
+{
+    const LhConfig *c = p->config;
+    const LhEtcdOptions etcd = {.endpoints = lh_config_list(c, "etcd.endpoints")};
+    p->etcd = lh_etcd_grpc_new(&etcd, NULL, error);
+    if (p->etcd == NULL) {
+        g_prefix_error(error, "%s: ", lh_config_source(c, "etcd.endpoints"));
+        return FALSE;
+    }
+    p->objects = lh_objectstore_new(p->env, lh_config_list(c, "objectStore.roots"), error);
+    if (p->objects == NULL)
+        return FALSE;
+    p->hooks = lh_hooks_new(p->env);
+    const LhCacheWorkOptions options = {
+        .prefix = p->prefix,
+        .data_dir = lh_config_string(c, "dataDir"),
+        .url = p->url,
+        .capacity_bytes = lh_config_int(c, "capacity"),
+        .on_load = (const char *const *)p->on_load,
+        .on_evict = (const char *const *)p->on_evict,
+        .hook_timeout_ms = lh_config_int(c, "hookTimeout"),
+        .metrics = p->metrics,
+    };
+    p->cache = lh_cache_work_new(p->env, p->etcd, p->objects, p->hooks, &options, error);
+    if (p->cache == NULL) {
+        g_prefix_error(error, "%s: ", lh_config_source(c, "dataDir"));
+        return FALSE;
+    }
+    p->http.cache = p->cache;
+    return TRUE;
+}
+
+static void start_agent(Program *p)
+{
+    static const LhAgentFuncs funcs = {.registered = on_registered, .stopped = on_stopped};
+    const LhConfig *c = p->config;
+    const LhAgentOptions options = {
+        .prefix = p->prefix,
+        .pool = lh_config_string(c, "pool"),
+        .name = lh_config_string(c, "name"),
+        .host = g_get_host_name(),
+        .url = p->url,
+        .set = lh_config_string(c, "set"),
+        .zone = lh_config_string(c, "zone"),
+        .version = LEASEHOLD_VERSION,
+        .capacity_bytes = lh_cache_work_capacity(p->cache),
+        .capacity_items = lh_config_int(c, "capacityItems"),
+        .lease_ttl_s = (lh_config_int(c, "leaseTtl") + 999) / 1000,
+        .metrics = p->metrics,
+    };
+    p->agent = lh_agent_new(p->env, p->etcd, &options, lh_cache_work_base(p->cache), &funcs, p);
+}
+
+static void program_clear(Program *p)
+{
+    lh_agent_free(p->agent);
+    lh_http_server_free(p->server);
+    lh_cache_work_free(p->cache);
+    lh_hooks_free(p->hooks);
+    lh_store_free(p->objects);
+    lh_etcd_free(p->etcd);
+    lh_env_free(p->env);
+    lh_metrics_free(p->metrics);
+    g_clear_pointer(&p->loop, g_main_loop_unref);
+    g_strfreev(p->on_load);
+    g_strfreev(p->on_evict);
+    g_free(p->url);
+    g_free(p->prefix);
+    lh_config_free(p->config);
+}
+
+static gboolean start(Program *p, GError **error)
+{
+    if (!lh_config_setup_log(p->config, error) || !check_settings(p->config, error) ||
+        !split_hook(p->config, "onLoad", &p->on_load, error) ||
+        !split_hook(p->config, "onEvict", &p->on_evict, error))
+        return FALSE;
+    p->prefix = with_slash(lh_config_string(p->config, "etcd.prefix"));
+    p->env = lh_env_glib_new(NULL);
+    p->loop = g_main_loop_new(NULL, FALSE);
+    p->metrics = lh_metrics_new();
+    lh_metrics_declare(p->metrics, LH_GAUGE, "build_info", "1, with the version.", NULL);
+    g_autofree char *version = lh_labels("version", LEASEHOLD_VERSION, NULL);
+    lh_gauge_set(p->metrics, "build_info", version, 1);
+    /* The port is open before anybody can hear of it. */
+    if (!start_server(p, error) || !start_work(p, error))
+        return FALSE;
+    lh_log(LH_LOG_INFO, "serving", "address", lh_http_server_address(p->server), "url", p->url,
+           NULL);
+    start_agent(p);
+    return TRUE;
+}
+
+int lh_agent_main(int argc, char **argv)
+{
+    static const LhSetting *const tables[] = {lh_shared_settings, agent_settings, NULL};
+    g_autoptr(GError) error = NULL;
+    Program p = {0};
+    p.config = lh_config_load(tables, "agent --pool POOL --name NAME", argc, argv, &error);
+    if (p.config == NULL)
+        return complain(error);
+    int code = 0;
+    if (start(&p, &error)) {
+        guint term = g_unix_signal_add(SIGTERM, on_signal, &p);
+        guint interrupt = g_unix_signal_add(SIGINT, on_signal, &p);
+        g_main_loop_run(p.loop);
+        g_source_remove(term);
+        g_source_remove(interrupt);
+        lh_log(LH_LOG_INFO, "stopped", NULL);
+    } else {
+        code = complain(error);
+    }
+    program_clear(&p);
+    return code;
+}

@@ -1,0 +1,71 @@
+/*
+ * What cache_work.c and cache_hooks.c share. Not for use outside these two.
+ */
+#pragma once
+
+#include "agent/cache_store.h"
+#include "agent/cache_work.h"
+#include "api/published.h"
+
+struct LhCacheWork {
+    LhAgentWork base;
+    LhEnv *env;
+    LhEtcd *etcd;
+    LhObjectStore *objects;
+    LhHooks *hooks;
+    LhCacheStore *store;
+    LhMetrics *metrics;
+    const LhWorkFuncs *funcs;
+    gpointer data;
+    char *prefix, *url, *node;
+    char **on_load, **on_evict;
+    gint64 hook_timeout_ms;
+    gint64 capacity_bytes;
+    gint64 copied_bytes, counted_bytes; /* since the start; of these, already in the metric */
+    GHashTable *holdings;               /* item → Holding */
+    GHashTable *unknown;                /* item → Unknown */
+};
+
+/* A release of what is not held, to be answered at the next turn. */
+typedef struct {
+    LhCacheWork *work;
+    char *item;
+    LhTimer *timer;
+} Unknown;
+
+typedef void (*HookEnd)(const char *url, const GError *error, gpointer holding);
+
+/* One item: being loaded, ready, being released, or about to be answered. */
+typedef struct {
+    LhCacheWork *work;
+    char *item;
+    const LhAssignment *assignment; /* referenced */
+    const LhSnapshot *snapshot;     /* as published, referenced; NULL until read */
+    GHashTable *sha256;             /* as published: file name → hex */
+    /* At most one of these is under way. */
+    LhTimer *timer;
+    LhCallId range;
+    LhStoreOp op;
+    LhJob *job;
+    LhHookRun hook;
+    gboolean waits_for_room;
+    guint attempt;
+    /* Copying. */
+    gint64 reserved; /* bytes of the capacity, until it is an entry */
+    char *dir;       /* in loading/ */
+    LhCacheEntry *draft;
+    guint next_file;
+    gint64 done_bytes;
+    /* Held. */
+    LhCacheEntry *entry; /* the store's */
+    gboolean served;
+    gboolean hooked; /* it came to --on-load (if there is one), so --on-evict is due */
+    HookEnd hook_end;
+    GError *error; /* to be answered */
+} Holding;
+
+/* Runs --on-load, if there is one, and calls @end with the url to announce; never inside the
+ * call. */
+void lh_cache_hook_load(Holding *holding, HookEnd end);
+/* Runs --on-evict, if there is one and --on-load was started; then @end, maybe inside the call. */
+void lh_cache_hook_evict(Holding *holding, HookEnd end);

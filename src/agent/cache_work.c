@@ -1,0 +1,685 @@
+/*
+ * Loading and releasing snapshots: one Holding for each item, one step after the other.
+ *
+ * Each step starts one asynchronous thing and goes on in its callback; what is under way can always
+ * be ended (stop_steps). The only ways out of a load are ready, fail and release. Hooks:
+ * cache_hooks.c.
+ */
+#include "agent/cache_work.h"
+
+#include "agent/cache_internal.h"
+#include "agent/cache_store.h"
+#include "api/published.h"
+#include "base/errors.h"
+#include "base/log.h"
+
+#include <string.h>
+
+#define RETRY_FIRST_MS 200
+#define RETRY_CAP_MS   5000
+
+static void read_snapshot(gpointer data);
+static void make_room(Holding *h);
+static void fetch_next(Holding *h);
+static void fail(Holding *h, const GError *error);
+
+/* ---- beginnings and ends ---- */
+
+static void stop_steps(Holding *h)
+{
+    LhCacheWork *work = h->work;
+    lh_timer_clear(work->env, &h->timer);
+    lh_etcd_cancel(work->etcd, &h->range);
+    lh_store_cancel(work->objects, &h->op);
+    lh_job_abandon(&h->job);
+    lh_hooks_cancel(work->hooks, &h->hook);
+    lh_cache_store_forget(work->store, h);
+    h->waits_for_room = FALSE;
+}
+
+static void unhold(Holding *h)
+{
+    if (h->entry == NULL)
+        return;
+    if (h->served)
+        h->entry->served--;
+    h->entry->held--;
+    h->served = FALSE;
+    h->entry = NULL;
+}
+
+static void hold(Holding *h, LhCacheEntry *entry)
+{
+    h->entry = entry;
+    entry->held++;
+    h->reserved = 0;
+}
+
+/* What has been copied so far, away. @done: when it is gone. FALSE: there was nothing. */
+static gboolean discard_copy(Holding *h, LhCacheRemoved done, gpointer data)
+{
+    h->reserved = 0;
+    g_clear_pointer(&h->draft, lh_cache_entry_free);
+    if (h->dir == NULL)
+        return FALSE;
+    lh_cache_store_discard(h->work->store, h->dir, h->done_bytes, done, data);
+    g_clear_pointer(&h->dir, g_free);
+    return TRUE;
+}
+
+static void holding_free(gpointer data)
+{
+    Holding *h = data;
+    stop_steps(h);
+    discard_copy(h, NULL, NULL);
+    unhold(h);
+    g_clear_error(&h->error);
+    lh_object_unref(&h->assignment->o);
+    if (h->snapshot != NULL)
+        lh_object_unref(&h->snapshot->o);
+    g_hash_table_unref(h->sha256);
+    g_free(h->item);
+    g_free(h);
+}
+
+/* Answers, and forgets the holding. @h->error says how it went. */
+static void report_failed(gpointer data)
+{
+    Holding *h = data;
+    LhCacheWork *work = h->work;
+    h->timer = NULL;
+    g_autofree char *item = g_strdup(h->item);
+    g_autoptr(GError) error = g_steal_pointer(&h->error);
+    g_hash_table_remove(work->holdings, item);
+    work->funcs->failed(item, error, work->data);
+}
+
+static void fail(Holding *h, const GError *error)
+{
+    stop_steps(h);
+    g_clear_error(&h->error);
+    h->error = g_error_copy(error);
+    unhold(h);
+    if (!discard_copy(h, report_failed, h))
+        h->timer = lh_timer_in(h->work->env, 0, report_failed, h);
+}
+
+G_GNUC_PRINTF(3, 4)
+static void fail_with(Holding *h, LhErrorCode code, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    g_autofree char *message = g_strdup_vprintf(format, args);
+    va_end(args);
+    g_autoptr(GError) error = g_error_new_literal(LH_ERROR, (gint)code, message);
+    fail(h, error);
+}
+
+/* ---- after the data is there ---- */
+
+static void loaded(const char *url, const GError *error, gpointer data)
+{
+    Holding *h = data;
+    if (error != NULL) {
+        fail(h, error);
+        return;
+    }
+    h->work->funcs->ready(h->item, url, h->work->data);
+}
+
+static void have_data(Holding *h)
+{
+    lh_cache_hook_load(h, loaded);
+}
+
+/* ---- copying ---- */
+
+static void sealed(gpointer input G_GNUC_UNUSED, const GError *error, gpointer data)
+{
+    Holding *h = data;
+    h->job = NULL;
+    g_autoptr(GError) local = NULL;
+    if (error != NULL) {
+        fail(h, error);
+        return;
+    }
+    h->draft->loaded_at = lh_wall_ms(h->work->env);
+    LhCacheEntry *there = lh_cache_store_find(h->work->store, h->draft->snapshot);
+    if (there != NULL) { /* another replica of the same snapshot was faster */
+        discard_copy(h, NULL, NULL);
+        hold(h, there);
+    } else if (lh_cache_store_adopt(h->work->store, h->dir, h->draft, &local)) {
+        hold(h, g_steal_pointer(&h->draft));
+        g_clear_pointer(&h->dir, g_free);
+    } else {
+        fail(h, local);
+        return;
+    }
+    have_data(h);
+}
+
+static void on_fetched(gint64 bytes, const char *sha256, const GError *error, gpointer data)
+{
+    Holding *h = data;
+    LhCacheWork *work = h->work;
+    h->op = 0;
+    if (error != NULL) {
+        fail(h, error);
+        return;
+    }
+    LhCacheFile *file = g_ptr_array_index(h->draft->files, h->next_file);
+    const char *expected = g_hash_table_lookup(h->sha256, file->name);
+    h->done_bytes += bytes;
+    work->copied_bytes += bytes;
+    if (bytes != file->size) {
+        fail_with(h, LH_ERR_CHECKSUM,
+                  "%s%s: has %" G_GINT64_FORMAT " bytes, was listed with %" G_GINT64_FORMAT,
+                  h->assignment->uri, file->name, bytes, file->size);
+        return;
+    }
+    if (expected != NULL && strcmp(expected, sha256) != 0) {
+        fail_with(h, LH_ERR_CHECKSUM, "%s%s: its sha256 is %s, must be %s", h->assignment->uri,
+                  file->name, sha256, expected);
+        return;
+    }
+    g_free(file->sha256);
+    file->sha256 = g_strdup(sha256);
+    h->next_file++;
+    fetch_next(h);
+}
+
+static void on_progress(gint64 bytes_done, gpointer data)
+{
+    Holding *h = data;
+    h->work->funcs->progress(h->item, h->done_bytes + bytes_done, h->work->data);
+}
+
+static void fetch_next(Holding *h)
+{
+    LhCacheWork *work = h->work;
+    work->funcs->progress(h->item, h->done_bytes, work->data);
+    if (h->next_file >= h->draft->files->len) {
+        h->job = lh_cache_store_seal(h->dir, h->draft, sealed, h);
+        return;
+    }
+    const LhCacheFile *file = g_ptr_array_index(h->draft->files, h->next_file);
+    g_autoptr(GError) error = NULL;
+    g_autofree char *path = lh_cache_store_file_path(h->dir, file->name, &error);
+    if (path == NULL)
+        fail(h, error);
+    else
+        h->op = lh_store_fetch(work->objects, h->assignment->uri, file->name, path, on_progress,
+                               on_fetched, h);
+}
+
+/* What is listed must be what was published, before a byte is copied. */
+static gboolean check_list(Holding *h)
+{
+    gint64 sum = 0;
+    g_autoptr(GHashTable) names = g_hash_table_new(g_str_hash, g_str_equal);
+    for (guint i = 0; i < h->draft->files->len; i++) {
+        const LhCacheFile *file = g_ptr_array_index(h->draft->files, i);
+        sum += file->size;
+        g_hash_table_add(names, file->name);
+    }
+    GHashTableIter iter;
+    gpointer name;
+    g_hash_table_iter_init(&iter, h->sha256);
+    while (g_hash_table_iter_next(&iter, &name, NULL)) {
+        if (!g_hash_table_contains(names, name)) {
+            fail_with(h, LH_ERR_NOT_FOUND, "%s%s: is missing, but has a published sha256",
+                      h->assignment->uri, (const char *)name);
+            return FALSE;
+        }
+    }
+    if (sum != h->snapshot->size_bytes) {
+        fail_with(h, LH_ERR_CHECKSUM,
+                  "%s: its files have %" G_GINT64_FORMAT " bytes, must be %" G_GINT64_FORMAT
+                  " (sizeBytes of snapshot %s)",
+                  h->assignment->uri, sum, h->snapshot->size_bytes, h->assignment->snapshot);
+        return FALSE;
+    }
+    return TRUE;
+}
+
+static void on_listed(const LhStoreEntry *entries, gsize n, const GError *error, gpointer data)
+{
+    Holding *h = data;
+    h->op = 0;
+    if (error != NULL) {
+        fail(h, error);
+        return;
+    }
+    h->draft = lh_cache_entry_new(h->assignment->snapshot, h->assignment->uri,
+                                  h->snapshot->size_bytes, h->snapshot->o.create_rev, 0);
+    for (gsize i = 0; i < n; i++)
+        lh_cache_entry_add(h->draft, entries[i].name, entries[i].size, NULL);
+    if (!check_list(h))
+        return;
+    g_autoptr(GError) local = NULL;
+    h->dir = lh_cache_store_begin(h->work->store, &local);
+    if (h->dir == NULL) {
+        fail(h, local);
+        return;
+    }
+    h->next_file = 0;
+    fetch_next(h);
+}
+
+/* ---- room ---- */
+
+/* Bytes that are or will be on the disk for others than @h; *@unwritten: those still to be
+ * written. */
+static gint64 taken_bytes(const Holding *h, gint64 *unwritten)
+{
+    gint64 bytes = lh_cache_store_bytes(h->work->store);
+    *unwritten = 0;
+    GHashTableIter iter;
+    gpointer value;
+    g_hash_table_iter_init(&iter, h->work->holdings);
+    while (g_hash_table_iter_next(&iter, NULL, &value)) {
+        const Holding *other = value;
+        bytes += other->reserved;
+        *unwritten += MAX(other->reserved - other->done_bytes, 0);
+    }
+    return bytes;
+}
+
+static void make_room(Holding *h)
+{
+    LhCacheWork *work = h->work;
+    gint64 unwritten = 0;
+    gint64 taken = taken_bytes(h, &unwritten);
+    gint64 size = h->snapshot->size_bytes;
+    gint64 disk_free = lh_cache_store_disk_free(work->store);
+    gboolean fits = taken <= work->capacity_bytes - size;
+    gboolean fits_disk = disk_free - unwritten >= size;
+    if (fits && fits_disk) {
+        h->waits_for_room = FALSE;
+        h->reserved = size;
+        h->op = lh_store_list(work->objects, h->assignment->uri, on_listed, h);
+        return;
+    }
+    LhCacheEntry *victim = lh_cache_store_oldest_unheld(work->store);
+    if (lh_cache_store_removing(work->store)) {
+        h->waits_for_room = TRUE;
+    } else if (victim != NULL) {
+        lh_log(LH_LOG_INFO, "removing data that nobody holds, to make room", "snapshot",
+               victim->snapshot, "for", h->item, NULL);
+        h->waits_for_room = TRUE;
+        lh_cache_store_remove(work->store, victim, NULL, NULL);
+    } else if (!fits) {
+        fail_with(h, LH_ERR_NO_SPACE,
+                  "no room: %" G_GINT64_FORMAT " bytes are taken, %" G_GINT64_FORMAT
+                  " wanted, capacity is %" G_GINT64_FORMAT,
+                  taken, size, work->capacity_bytes);
+    } else {
+        fail_with(h, LH_ERR_NO_SPACE,
+                  "disk full: %" G_GINT64_FORMAT " bytes are free, %" G_GINT64_FORMAT
+                  " promised to other loads, %" G_GINT64_FORMAT " wanted",
+                  disk_free, unwritten, size);
+    }
+}
+
+static void something_removed(gpointer data)
+{
+    LhCacheWork *work = data;
+    g_autoptr(GPtrArray) waiting = g_ptr_array_new();
+    GHashTableIter iter;
+    gpointer value;
+    g_hash_table_iter_init(&iter, work->holdings);
+    while (g_hash_table_iter_next(&iter, NULL, &value)) {
+        if (((Holding *)value)->waits_for_room)
+            g_ptr_array_add(waiting, value);
+    }
+    /* make_room frees no holding: failing is answered at a later turn. */
+    for (guint i = 0; i < waiting->len; i++)
+        make_room(g_ptr_array_index(waiting, i));
+}
+
+/* ---- what is to be loaded, and whether it is there ---- */
+
+static void on_verified(gpointer input G_GNUC_UNUSED, const GError *error, gpointer data)
+{
+    Holding *h = data;
+    h->job = NULL;
+    if (error == NULL) {
+        have_data(h);
+        return;
+    }
+    lh_log(LH_LOG_WARNING, "data on disk is not whole", "snapshot", h->assignment->snapshot, "why",
+           error->message, NULL);
+    LhCacheEntry *entry = h->entry;
+    if (entry->held > 1) {
+        fail(h, error);
+        return;
+    }
+    unhold(h);
+    lh_cache_store_remove(h->work->store, entry, NULL, NULL);
+    make_room(h);
+}
+
+static void find_or_copy(Holding *h)
+{
+    LhCacheStore *store = h->work->store;
+    LhCacheEntry *entry = lh_cache_store_find(store, h->assignment->snapshot);
+    if (entry == NULL) {
+        make_room(h);
+        return;
+    }
+    gboolean same = strcmp(entry->uri, h->assignment->uri) == 0 &&
+                    entry->size_bytes == h->snapshot->size_bytes &&
+                    entry->snapshot_rev == h->snapshot->o.create_rev;
+    if (same) {
+        hold(h, entry);
+        h->job = lh_cache_store_verify(store, entry, on_verified, h);
+    } else if (entry->held > 0) {
+        fail_with(h, LH_ERR_CONFLICT, "another item holds other data under the name of snapshot %s",
+                  entry->snapshot);
+    } else {
+        lh_cache_store_remove(store, entry, NULL, NULL);
+        make_room(h);
+    }
+}
+
+/* Does what is published agree with what is ordered? Fails the load if not. */
+static gboolean check_snapshot(Holding *h, const LhObject *object)
+{
+    const char *name = h->assignment->snapshot;
+    const LhSnapshot *snapshot = (const LhSnapshot *)object;
+    if (!lh_object_known(object))
+        fail_with(h, LH_ERR_INVALID, "snapshot %s: its published object is not understood: %s",
+                  name, object->error);
+    else if (snapshot->live)
+        fail_with(h, LH_ERR_INVALID, "snapshot %s: is still being written", name);
+    else if (strcmp(snapshot->uri, h->assignment->uri) != 0)
+        fail_with(h, LH_ERR_INVALID, "snapshot %s: is published at %.500s, but ordered from %.500s",
+                  name, snapshot->uri, h->assignment->uri);
+    else if (snapshot->size_bytes != h->assignment->size_bytes)
+        fail_with(h, LH_ERR_INVALID,
+                  "snapshot %s: is published with %" G_GINT64_FORMAT
+                  " bytes, but ordered with %" G_GINT64_FORMAT,
+                  name, snapshot->size_bytes, h->assignment->size_bytes);
+    else
+        return TRUE;
+    return FALSE;
+}
+
+static void on_snapshot(const LhRangeReply *reply, const GError *error, gpointer data)
+{
+    Holding *h = data;
+    const char *name = h->assignment->snapshot;
+    h->range = 0;
+    if (error != NULL) { /* unknown is not absent */
+        gint64 pause = lh_backoff_ms(h->work->env, h->attempt++, RETRY_FIRST_MS, RETRY_CAP_MS);
+        h->timer = lh_timer_in(h->work->env, pause, read_snapshot, h);
+        return;
+    }
+    if (reply->n_kvs == 0) {
+        fail_with(h, LH_ERR_NOT_FOUND, "snapshot %s: is not published", name);
+        return;
+    }
+    const LhKv *kv = &reply->kvs[0];
+    g_autoptr(LhObject) object = lh_object_parse(LH_KIND_SNAPSHOT, name, kv->value, kv->value_len,
+                                                 kv->create_rev, kv->mod_rev, kv->lease);
+    if (!check_snapshot(h, object))
+        return;
+    h->snapshot = (const LhSnapshot *)g_steal_pointer(&object);
+    const char *file;
+    char hex[65];
+    for (const guint8 *at = h->snapshot->sha256; lh_digests_next(&at, &file, hex);)
+        g_hash_table_insert(h->sha256, g_strdup(file), g_strdup(hex));
+    find_or_copy(h);
+}
+
+static void read_snapshot(gpointer data)
+{
+    Holding *h = data;
+    h->timer = NULL;
+    if (h->assignment->snapshot == NULL || h->assignment->uri == NULL) {
+        fail_with(h, LH_ERR_INVALID, "the assignment names no snapshot or no uri");
+        return;
+    }
+    g_autofree char *key = g_strdup_printf("%spublished/snapshots/%s", h->work->prefix,
+                                           h->assignment->snapshot);
+    const LhRangeRequest request = {.key = key};
+    h->range = lh_etcd_range(h->work->etcd, &request, on_snapshot, h);
+}
+
+/* ---- releasing ---- */
+
+static void report_released(gpointer data)
+{
+    Holding *h = data;
+    LhCacheWork *work = h->work;
+    h->timer = NULL;
+    g_autofree char *item = g_strdup(h->item);
+    g_hash_table_remove(work->holdings, item);
+    work->funcs->released(item, NULL, work->data);
+}
+
+static void remove_data(Holding *h)
+{
+    LhCacheStore *store = h->work->store;
+    LhCacheEntry *entry = h->entry;
+    gboolean waits = FALSE;
+    unhold(h);
+    if (entry != NULL && entry->held == 0) {
+        lh_cache_store_remove(store, entry, report_released, h);
+        waits = TRUE;
+    } else {
+        waits = discard_copy(h, report_released, h);
+    }
+    if (!waits)
+        h->timer = lh_timer_in(h->work->env, 0, report_released, h);
+}
+
+static void evicted(const char *url G_GNUC_UNUSED, const GError *error, gpointer data)
+{
+    Holding *h = data;
+    if (error != NULL)
+        h->work->funcs->released(h->item, error, h->work->data);
+    else
+        remove_data(h);
+}
+
+static void nothing_held(gpointer data)
+{
+    Unknown *unknown = data;
+    LhCacheWork *work = unknown->work;
+    g_autofree char *item = g_strdup(unknown->item);
+    unknown->timer = NULL;
+    g_hash_table_remove(work->unknown, item);
+    work->funcs->released(item, NULL, work->data);
+}
+
+static void unknown_free(gpointer data)
+{
+    Unknown *unknown = data;
+    lh_timer_clear(unknown->work->env, &unknown->timer);
+    g_free(unknown->item);
+    g_free(unknown);
+}
+
+static void work_release(LhAgentWork *base, const char *item)
+{
+    LhCacheWork *work = (LhCacheWork *)base;
+    Holding *h = g_hash_table_lookup(work->holdings, item);
+    if (h != NULL) {
+        stop_steps(h);
+        lh_cache_hook_evict(h, evicted);
+        return;
+    }
+    Unknown *unknown = g_new0(Unknown, 1);
+    unknown->work = work;
+    unknown->item = g_strdup(item);
+    unknown->timer = lh_timer_in(work->env, 0, nothing_held, unknown);
+    g_hash_table_replace(work->unknown, unknown->item, unknown);
+}
+
+/* ---- the vtable ---- */
+
+static void work_attach(LhAgentWork *base, const LhWorkFuncs *funcs, gpointer data)
+{
+    LhCacheWork *work = (LhCacheWork *)base;
+    work->funcs = funcs;
+    work->data = data;
+}
+
+static void work_load(LhAgentWork *base, const char *item, const LhAssignment *assignment)
+{
+    LhCacheWork *work = (LhCacheWork *)base;
+    Holding *h = g_new0(Holding, 1);
+    h->work = work;
+    h->item = g_strdup(item);
+    h->sha256 = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+    h->assignment = assignment;
+    lh_object_ref(&assignment->o);
+    g_hash_table_replace(work->holdings, h->item, h);
+    h->timer = lh_timer_in(work->env, 0, read_snapshot, h);
+}
+
+static gboolean work_update(LhAgentWork *base, const char *item, const LhAssignment *assignment)
+{
+    LhCacheWork *work = (LhCacheWork *)base;
+    const Holding *h = g_hash_table_lookup(work->holdings, item);
+    return h != NULL && g_strcmp0(h->assignment->snapshot, assignment->snapshot) == 0 &&
+           g_strcmp0(h->assignment->uri, assignment->uri) == 0 &&
+           h->assignment->size_bytes == assignment->size_bytes;
+}
+
+static void work_serve(LhAgentWork *base, const char *item, gboolean on)
+{
+    LhCacheWork *work = (LhCacheWork *)base;
+    Holding *h = g_hash_table_lookup(work->holdings, item);
+    if (h == NULL || h->entry == NULL || h->served == on)
+        return;
+    h->served = on;
+    if (on)
+        h->entry->served++;
+    else
+        h->entry->served--;
+}
+
+static void work_drop(LhAgentWork *base)
+{
+    LhCacheWork *work = (LhCacheWork *)base;
+    g_hash_table_remove_all(work->holdings);
+    g_hash_table_remove_all(work->unknown);
+}
+
+static char **work_warm(LhAgentWork *base)
+{
+    return lh_cache_store_names(((LhCacheWork *)base)->store);
+}
+
+/* ---- the rest ---- */
+
+static void collect(LhMetrics *metrics, gpointer data)
+{
+    LhCacheWork *work = data;
+    lh_gauge_set(metrics, "agent_disk_used_bytes", NULL, (double)lh_cache_store_bytes(work->store));
+    lh_gauge_set(metrics, "agent_disk_capacity_bytes", NULL, (double)work->capacity_bytes);
+    lh_counter_add(metrics, "agent_copied_bytes_total", NULL,
+                   (double)(work->copied_bytes - work->counted_bytes));
+    work->counted_bytes = work->copied_bytes;
+}
+
+static void declare_metrics(LhCacheWork *work)
+{
+    LhMetrics *m = work->metrics;
+    if (m == NULL)
+        return;
+    lh_metrics_declare(m, LH_GAUGE, "agent_disk_used_bytes",
+                       "Bytes of snapshots on this node's disk.", NULL);
+    lh_metrics_declare(m, LH_GAUGE, "agent_disk_capacity_bytes", "Bytes of snapshots it may hold.",
+                       NULL);
+    lh_metrics_declare(m, LH_COUNTER, "agent_copied_bytes_total",
+                       "Bytes copied from the object store.", NULL);
+    lh_metrics_add_collector(m, collect, work);
+}
+
+LhCacheWork *lh_cache_work_new(LhEnv *env, LhEtcd *etcd, LhObjectStore *objects, LhHooks *hooks,
+                               const LhCacheWorkOptions *options, GError **error)
+{
+    static const LhAgentWorkVtable vtable = {
+        .attach = work_attach,
+        .load = work_load,
+        .update = work_update,
+        .serve = work_serve,
+        .release = work_release,
+        .drop = work_drop,
+        .warm = work_warm,
+    };
+    LhCacheStore *store = lh_cache_store_open(options->data_dir, error);
+    if (store == NULL)
+        return NULL;
+    LhCacheWork *work = g_new0(LhCacheWork, 1);
+    work->base.v = &vtable;
+    work->env = env;
+    work->etcd = etcd;
+    work->objects = objects;
+    work->hooks = hooks;
+    work->store = store;
+    work->metrics = options->metrics;
+    work->prefix = g_strdup(options->prefix);
+    work->url = g_strdup(options->url);
+    work->on_load = g_strdupv((char **)options->on_load);
+    work->on_evict = g_strdupv((char **)options->on_evict);
+    work->hook_timeout_ms = options->hook_timeout_ms;
+    gint64 present = lh_cache_store_bytes(store) + lh_cache_store_disk_free(store);
+    work->capacity_bytes = options->capacity_bytes > 0 ? options->capacity_bytes : present;
+    work->holdings = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, holding_free);
+    work->unknown = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, unknown_free);
+    lh_cache_store_on_removed(store, something_removed, work);
+    declare_metrics(work);
+    return work;
+}
+
+void lh_cache_work_free(LhCacheWork *work)
+{
+    if (work == NULL)
+        return;
+    work_drop(&work->base);
+    g_hash_table_unref(work->holdings);
+    g_hash_table_unref(work->unknown);
+    lh_cache_store_free(work->store);
+    if (work->metrics != NULL)
+        lh_metrics_remove_collector(work->metrics, collect, work);
+    g_strfreev(work->on_load);
+    g_strfreev(work->on_evict);
+    g_free(work->node);
+    g_free(work->prefix);
+    g_free(work->url);
+    g_free(work);
+}
+
+LhAgentWork *lh_cache_work_base(LhCacheWork *work)
+{
+    return &work->base;
+}
+
+gint64 lh_cache_work_capacity(const LhCacheWork *work)
+{
+    return work->capacity_bytes;
+}
+
+void lh_cache_work_set_node(LhCacheWork *work, const char *id)
+{
+    g_free(work->node);
+    work->node = g_strdup(id);
+}
+
+int lh_cache_work_open_file(LhCacheWork *work, const char *snapshot, const char *name)
+{
+    const LhCacheEntry *entry = lh_cache_store_find(work->store, snapshot);
+    return entry != NULL && entry->served > 0
+               ? lh_cache_store_open_file(work->store, snapshot, name)
+               : -1;
+}
+
+char *lh_cache_work_manifest(LhCacheWork *work, const char *snapshot)
+{
+    const LhCacheEntry *entry = lh_cache_store_find(work->store, snapshot);
+    return entry != NULL && entry->served > 0 ? lh_cache_entry_json(entry) : NULL;
+}

@@ -1,0 +1,55 @@
+/*
+ * The error domain: one table that gives each code its name and its class.
+ *
+ * It must not know who raises an error; a new code needs a row here and a line in errors.h.
+ */
+#include "base/errors.h"
+
+typedef struct {
+    const char *name;
+    LhErrorClass class;
+} ErrorRow;
+
+/* UNKNOWN_OUTCOME and COMPACTED are "look again": repeating the same request blindly is wrong.
+ * CANCELLED says nothing about the object, so it must never become a condition on it. */
+static const ErrorRow rows[] = {
+    [LH_ERR_INVALID] = {"invalid", LH_CLASS_TERMINAL},
+    [LH_ERR_NOT_FOUND] = {"not_found", LH_CLASS_TERMINAL},
+    [LH_ERR_CONFLICT] = {"conflict", LH_CLASS_CONFLICT},
+    [LH_ERR_FENCED] = {"fenced", LH_CLASS_FATAL},
+    [LH_ERR_UNAVAILABLE] = {"unavailable", LH_CLASS_RETRY},
+    [LH_ERR_UNKNOWN_OUTCOME] = {"unknown_outcome", LH_CLASS_CONFLICT},
+    [LH_ERR_OVERLOADED] = {"overloaded", LH_CLASS_RETRY},
+    [LH_ERR_COMPACTED] = {"compacted", LH_CLASS_CONFLICT},
+    [LH_ERR_NO_SPACE] = {"no_space", LH_CLASS_RETRY},
+    [LH_ERR_CANCELLED] = {"cancelled", LH_CLASS_RETRY},
+    [LH_ERR_AUTH] = {"auth", LH_CLASS_TERMINAL},
+    [LH_ERR_FORBIDDEN] = {"forbidden", LH_CLASS_TERMINAL},
+    [LH_ERR_IO] = {"io", LH_CLASS_RETRY},
+    [LH_ERR_CHECKSUM] = {"checksum", LH_CLASS_TERMINAL},
+    [LH_ERR_LEASE_LOST] = {"lease_lost", LH_CLASS_FATAL},
+    [LH_ERR_INTERNAL] = {"internal", LH_CLASS_FATAL},
+};
+G_STATIC_ASSERT(G_N_ELEMENTS(rows) == LH_N_ERRORS);
+
+G_DEFINE_QUARK(lh - error - quark, lh_error)
+
+LhErrorClass lh_error_class(LhErrorCode code)
+{
+    g_assert((guint)code < LH_N_ERRORS);
+    return rows[code].class;
+}
+
+LhErrorClass lh_gerror_class(const GError *error)
+{
+    g_assert(error != NULL);
+    if (error->domain != LH_ERROR || error->code < 0 || error->code >= LH_N_ERRORS)
+        return LH_CLASS_RETRY;
+    return rows[error->code].class;
+}
+
+const char *lh_error_name(LhErrorCode code)
+{
+    g_assert((guint)code < LH_N_ERRORS);
+    return rows[code].name;
+}

@@ -1,0 +1,140 @@
+/*
+ * Connections: their deadlines, and noticing that the peer has gone.
+ *
+ * A connection waits for a complete request at most HTTP_REQUEST_TIMEOUT_MS, however busily it trickles.
+ * libmicrohttpd does not look at suspended connections; an epoll set of our own does, edge-triggered,
+ * and only for the peer's end.
+ */
+#include "http/internal.h"
+
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+void lh_http_connection_cut(LhHttpConnection *connection)
+{
+    connection->cut = TRUE;
+    shutdown(connection->fd, SHUT_RDWR);
+}
+
+/* libmicrohttpd does not make its epoll descriptor readable for this when it runs without threads. */
+void lh_http_connection_resume(LhHttpConnection *connection)
+{
+    connection->server->resumed = TRUE;
+    MHD_resume_connection(connection->connection);
+}
+
+static void deadline_arm(LhHttpServer *server);
+
+static void connection_expire(LhHttpConnection *connection)
+{
+    static const char reply[] = "HTTP/1.1 408 Request Timeout\r\n"
+                                "Connection: close\r\nContent-Length: 0\r\n\r\n";
+    /* Nothing else is being written: the previous reply is complete, this one has not begun. */
+    if (connection->target != NULL) {
+        ssize_t sent = send(connection->fd, reply, sizeof reply - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+        (void)sent;
+    }
+    lh_http_connection_cut(connection);
+}
+
+void lh_http_connection_stop_waiting(LhHttpConnection *connection)
+{
+    if (connection->waiting) {
+        connection->waiting = FALSE;
+        g_queue_unlink(&connection->server->waiting, &connection->waiting_link);
+    }
+}
+
+void lh_http_connection_wait(LhHttpConnection *connection)
+{
+    LhHttpServer *server = connection->server;
+    lh_http_connection_stop_waiting(connection);
+    connection->waiting = TRUE;
+    connection->deadline_ms = lh_mono_ms(server->env) + HTTP_REQUEST_TIMEOUT_MS;
+    g_queue_push_tail_link(&server->waiting, &connection->waiting_link);
+    deadline_arm(server);
+}
+
+static void on_deadline(gpointer data)
+{
+    LhHttpServer *server = data;
+    server->deadline_timer = NULL;
+    gint64 now = lh_mono_ms(server->env);
+    GList *head;
+    while ((head = server->waiting.head) != NULL &&
+           ((LhHttpConnection *)head->data)->deadline_ms <= now) {
+        LhHttpConnection *connection = head->data;
+        lh_http_connection_stop_waiting(connection);
+        connection_expire(connection);
+    }
+    deadline_arm(server);
+}
+
+/* All deadlines are equally far, so the oldest is the first in the queue. */
+static void deadline_arm(LhHttpServer *server)
+{
+    GList *head = server->waiting.head;
+    if (server->deadline_timer == NULL && head != NULL) {
+        LhHttpConnection *connection = head->data;
+        server->deadline_timer = lh_timer_at(server->env, connection->deadline_ms, on_deadline,
+                                             server);
+    }
+}
+
+void lh_http_on_connection(void *data, struct MHD_Connection *mhd, void **context,
+                           enum MHD_ConnectionNotificationCode code)
+{
+    LhHttpServer *server = data;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        LhHttpConnection *connection = g_new0(LhHttpConnection, 1);
+        connection->server = server;
+        connection->connection = mhd;
+        connection->fd =
+            MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+        connection->link.data = connection->waiting_link.data = connection;
+        g_queue_push_tail_link(&server->connections, &connection->link);
+        struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = connection};
+        epoll_ctl(server->hangup_fd, EPOLL_CTL_ADD, connection->fd, &event);
+        *context = connection;
+        lh_http_connection_wait(connection);
+        return;
+    }
+    LhHttpConnection *connection = *context;
+    lh_http_connection_stop_waiting(connection);
+    g_queue_unlink(&server->connections, &connection->link);
+    g_free(connection->target);
+    g_free(connection);
+}
+
+LhHttpConnection *lh_http_connection_of(struct MHD_Connection *mhd)
+{
+    return MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+}
+
+void lh_http_connection_lost(LhHttpConnection *connection)
+{
+    LhHttpRequest *request = connection->request;
+    connection->peer_closed = TRUE;
+    if (request == NULL) {
+        return;
+    }
+    if (request->stream != NULL) {
+        if (request->stream->suspended) {
+            lh_http_stream_kill(request->stream);
+        }
+    } else if (request->state == REQUEST_HANDLING && request->suspended) {
+        request->suspended = FALSE;
+        lh_http_connection_resume(connection);
+        lh_http_request_gone(request);
+    }
+}
+
+void lh_http_hangups_read(LhHttpServer *server)
+{
+    struct epoll_event events[64];
+    int n = epoll_wait(server->hangup_fd, events, G_N_ELEMENTS(events), 0);
+    for (int i = 0; i < n; i++) {
+        lh_http_connection_lost(events[i].data.ptr);
+    }
+}

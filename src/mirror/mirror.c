@@ -1,0 +1,506 @@
+/*
+ * List, then watch from the list's revision + 1; when the watch is lost, list again and report the
+ * differences. While a list is running the mirror keeps showing the last whole state: pages are collected
+ * and applied at once, so it never mixes revisions.
+ */
+#include "mirror/mirror.h"
+
+#include <string.h>
+
+#include "base/errors.h"
+#include "base/log.h"
+#include "etcd/list.h"
+#include "etcd/watcher.h"
+#include "mirror/store.h"
+
+#define RELIST_FIRST_MS 100
+#define RELIST_CAP_MS 5000
+
+typedef struct {
+    const LhMirrorFuncs *funcs;
+    gpointer data;
+} Listener;
+
+struct LhMirror {
+    LhEnv *env;
+    LhEtcd *etcd;
+    char *prefix, *prefix_end;
+    gsize prefix_len;
+    LhStore store;
+    GArray *listeners;
+
+    gint64 revision;
+    guint64 cluster_id;
+    gboolean open;
+    gint64 heard_ms; /* monotonic, while no watcher exists */
+
+    LhList *list;
+    GPtrArray *listed;        /* LhObject, references */
+    GHashTable *foreign_seen; /* keys of no known kind in the running list -> mod revision */
+    LhWatcher *watcher;
+    LhTimer *retry;
+    guint attempts;
+};
+
+static void start_list(LhMirror *mirror);
+
+LhMirror *lh_mirror_new(LhEnv *env, LhEtcd *etcd, const char *prefix)
+{
+    LhMirror *mirror = g_new0(LhMirror, 1);
+
+    mirror->env = env;
+    mirror->etcd = etcd;
+    mirror->prefix = g_strdup(prefix);
+    mirror->prefix_len = strlen(prefix);
+    mirror->prefix_end = lh_etcd_prefix_end(prefix);
+    mirror->listeners = g_array_new(FALSE, FALSE, sizeof(Listener));
+    lh_mirror_store_init(&mirror->store);
+    return mirror;
+}
+
+static void drop_listed(LhMirror *mirror)
+{
+    g_clear_pointer(&mirror->listed, g_ptr_array_unref);
+    g_clear_pointer(&mirror->foreign_seen, g_hash_table_unref);
+}
+
+void lh_mirror_free(LhMirror *mirror)
+{
+    if (mirror == NULL)
+        return;
+    lh_list_cancel(mirror->list);
+    lh_watcher_free(mirror->watcher);
+    lh_timer_clear(mirror->env, &mirror->retry);
+    drop_listed(mirror);
+    lh_mirror_store_clear(&mirror->store);
+    g_array_unref(mirror->listeners);
+    g_free(mirror->prefix);
+    g_free(mirror->prefix_end);
+    g_free(mirror);
+}
+
+void lh_mirror_listen(LhMirror *mirror, const LhMirrorFuncs *funcs, gpointer data)
+{
+    Listener listener = {funcs, data};
+
+    g_array_append_val(mirror->listeners, listener);
+}
+
+void lh_mirror_unlisten(LhMirror *mirror, const LhMirrorFuncs *funcs, gpointer data)
+{
+    for (guint i = 0; i < mirror->listeners->len; i++) {
+        Listener *listener = &g_array_index(mirror->listeners, Listener, i);
+        if (listener->funcs == funcs && listener->data == data) {
+            g_array_remove_index(mirror->listeners, i);
+            return;
+        }
+    }
+}
+
+static void tell_change(LhMirror *mirror, const LhObject *before, const LhObject *after)
+{
+    for (guint i = 0; i < mirror->listeners->len; i++) {
+        Listener *listener = &g_array_index(mirror->listeners, Listener, i);
+        if (listener->funcs->change != NULL)
+            listener->funcs->change(before, after, listener->data);
+    }
+}
+
+static void tell_applied(LhMirror *mirror)
+{
+    for (guint i = 0; i < mirror->listeners->len; i++) {
+        Listener *listener = &g_array_index(mirror->listeners, Listener, i);
+        if (listener->funcs->applied != NULL)
+            listener->funcs->applied(mirror->revision, listener->data);
+    }
+}
+
+static void tell_regressed(LhMirror *mirror, gint64 to_revision)
+{
+    lh_log(LH_LOG_ERROR, "etcd went back in time or is another cluster: it was restored from a backup",
+           "from_revision", lh_fmt("%" G_GINT64_FORMAT, mirror->revision), "to_revision",
+           lh_fmt("%" G_GINT64_FORMAT, to_revision), "next", "list again and brake deletions", NULL);
+    for (guint i = 0; i < mirror->listeners->len; i++) {
+        Listener *listener = &g_array_index(mirror->listeners, Listener, i);
+        if (listener->funcs->regressed != NULL)
+            listener->funcs->regressed(mirror->revision, to_revision, listener->data);
+    }
+}
+
+/* What a key under the prefix is: an object's, or a foreign one (no known kind). */
+typedef struct {
+    gboolean foreign;
+    LhKind kind;
+    const char *name; /* of the object */
+    char *key;        /* foreign: printable, g_free */
+} Key;
+
+/* False when the key is not under the prefix. A key that holds a NUL is never an object's. */
+static gboolean key_of(const LhMirror *mirror, const LhKv *kv, Key *out)
+{
+    const char *key = kv->key + mirror->prefix_len;
+    gsize len = kv->key_len - mirror->prefix_len;
+
+    if (kv->key_len < mirror->prefix_len || memcmp(kv->key, mirror->prefix, mirror->prefix_len) != 0)
+        return FALSE;
+    out->key = NULL;
+    out->foreign = memchr(key, 0, len) != NULL || !lh_key_split(key, &out->kind, &out->name);
+    if (out->foreign) {
+        /* NULs are parted by '/' so that each such key stays a key of its own. */
+        out->key = g_malloc(len + 1);
+        memcpy(out->key, key, len + 1);
+        for (gsize i = 0; i < len; i++)
+            if (out->key[i] == '\0')
+                out->key[i] = '/';
+    }
+    return TRUE;
+}
+
+static void put_object(LhMirror *mirror, LhObject *object)
+{
+    LhObject *before = lh_mirror_store_put(&mirror->store, object);
+
+    tell_change(mirror, before, object);
+    lh_object_unref(before);
+}
+
+static void remove_object(LhMirror *mirror, LhKind kind, const char *name)
+{
+    LhObject *before = lh_mirror_store_remove(&mirror->store, kind, name);
+
+    if (before == NULL)
+        return;
+    tell_change(mirror, before, NULL);
+    lh_object_unref(before);
+}
+
+/* Takes @key. */
+static void set_foreign(GHashTable *foreign, char *key, gint64 mod_rev)
+{
+    gint64 *rev = g_new(gint64, 1);
+
+    *rev = mod_rev;
+    g_hash_table_replace(foreign, key, rev);
+}
+
+static LhObject *parse(const Key *key, const LhKv *kv)
+{
+    return lh_object_parse(key->kind, key->name, kv->value, kv->value_len, kv->create_rev, kv->mod_rev,
+                           kv->lease);
+}
+
+static void apply_event(LhMirror *mirror, const LhEtcdEvent *event)
+{
+    const LhKv *kv = &event->kv;
+    Key key;
+
+    if (!key_of(mirror, kv, &key))
+        return;
+    if (key.foreign && event->is_delete) {
+        g_hash_table_remove(mirror->store.foreign, key.key);
+        g_free(key.key);
+    } else if (key.foreign) {
+        set_foreign(mirror->store.foreign, key.key, kv->mod_rev);
+    } else if (event->is_delete) {
+        remove_object(mirror, key.kind, key.name);
+    } else {
+        put_object(mirror, parse(&key, kv));
+    }
+}
+
+/* ---- list ---- */
+
+static void on_list_restart(gpointer data)
+{
+    LhMirror *mirror = data;
+
+    g_ptr_array_set_size(mirror->listed, 0);
+    g_hash_table_remove_all(mirror->foreign_seen);
+}
+
+/* Equal revisions alone prove nothing: after a restore from a backup etcd gives them out again. */
+static gboolean unchanged(const LhObject *known, const LhObject *listed)
+{
+    gsize known_len = 0, listed_len = 0;
+    const char *known_raw, *listed_raw;
+
+    if (known == NULL || known->mod_rev != listed->mod_rev || known->create_rev != listed->create_rev
+        || lh_object_known(known) != lh_object_known(listed))
+        return FALSE;
+    known_raw = lh_object_raw(known, &known_len);
+    listed_raw = lh_object_raw(listed, &listed_len);
+    if (known_raw != NULL && listed_raw != NULL)
+        return known_len == listed_len && memcmp(known_raw, listed_raw, known_len) == 0;
+    return lh_object_same(known->kind, known, listed);
+}
+
+static void on_list_page(const LhKv *kvs, gsize n, gpointer data)
+{
+    LhMirror *mirror = data;
+
+    for (gsize i = 0; i < n; i++) {
+        Key key;
+        if (!key_of(mirror, &kvs[i], &key))
+            continue;
+        if (key.foreign) {
+            set_foreign(mirror->foreign_seen, key.key, kvs[i].mod_rev);
+            continue;
+        }
+        LhObject *listed = parse(&key, &kvs[i]);
+        const LhObject *known = lh_mirror_store_get(&mirror->store, key.kind, key.name);
+        if (unchanged(known, listed)) {
+            lh_object_unref(listed);
+            listed = lh_object_ref(known);
+        }
+        g_ptr_array_add(mirror->listed, listed);
+    }
+}
+
+static void on_opened(gpointer data)
+{
+    ((LhMirror *)data)->open = TRUE;
+}
+
+static void on_events(const LhEtcdEvent *events, gsize n, gint64 revision, gpointer data)
+{
+    LhMirror *mirror = data;
+
+    for (gsize i = 0; i < n; i++)
+        apply_event(mirror, &events[i]);
+    mirror->revision = revision;
+    tell_applied(mirror);
+}
+
+static void on_interrupted(const GError *error, gpointer data)
+{
+    LhMirror *mirror = data;
+
+    mirror->open = FALSE;
+    lh_log(LH_LOG_INFO, "watch interrupted", "why", error->message, "next", "resume", NULL);
+}
+
+static void on_lost(gint64 compact_revision, gpointer data)
+{
+    LhMirror *mirror = data;
+
+    lh_log(LH_LOG_WARNING, "watch lost", "revision", lh_fmt("%" G_GINT64_FORMAT, mirror->revision),
+           "compacted", lh_fmt("%" G_GINT64_FORMAT, compact_revision), "next", "list again", NULL);
+    mirror->open = FALSE;
+    mirror->heard_ms = lh_watcher_last_heard_ms(mirror->watcher);
+    g_clear_pointer(&mirror->watcher, lh_watcher_free);
+    start_list(mirror);
+}
+
+static const LhWatcherFuncs watcher_funcs = {
+    .opened = on_opened,
+    .events = on_events,
+    .interrupted = on_interrupted,
+    .lost = on_lost,
+};
+
+static void start_watch(LhMirror *mirror)
+{
+    LhWatcherOptions options = {
+        .key = mirror->prefix,
+        .range_end = mirror->prefix_end,
+        .start_revision = mirror->revision + 1,
+        .cluster_id = mirror->cluster_id,
+    };
+
+    mirror->watcher = lh_watcher_start(mirror->env, mirror->etcd, &options, &watcher_funcs, mirror);
+}
+
+static void remove_absent(LhMirror *mirror)
+{
+    g_autoptr(GHashTable) listed = g_hash_table_new(NULL, NULL);
+    g_autoptr(GPtrArray) absent = g_ptr_array_new_with_free_func((GDestroyNotify)lh_object_unref);
+
+    for (guint i = 0; i < mirror->listed->len; i++)
+        g_hash_table_add(listed, g_ptr_array_index(mirror->listed, i));
+    for (guint kind = 0; kind < LH_N_KINDS; kind++) {
+        GHashTableIter iter;
+        gpointer object;
+        g_hash_table_iter_init(&iter, mirror->store.kinds[kind]);
+        while (g_hash_table_iter_next(&iter, &object, NULL))
+            if (!g_hash_table_contains(listed, object))
+                g_ptr_array_add(absent, lh_object_ref(object));
+    }
+    for (guint i = 0; i < absent->len; i++) {
+        LhObject *object = g_ptr_array_index(absent, i);
+        remove_object(mirror, object->kind, object->name);
+    }
+}
+
+/* Brings the store from its old state to the listed one, telling each difference. A key that was replaced
+ * counts as one change; an unchanged one is the same object and is not told. */
+static void apply_list(LhMirror *mirror)
+{
+    for (guint i = 0; i < mirror->listed->len; i++) {
+        LhObject *object = g_ptr_array_index(mirror->listed, i);
+        if (lh_mirror_store_get(&mirror->store, object->kind, object->name) != object)
+            put_object(mirror, lh_object_ref(object));
+    }
+    if (mirror->revision != 0)
+        remove_absent(mirror);
+    g_hash_table_unref(mirror->store.foreign);
+    mirror->store.foreign = g_steal_pointer(&mirror->foreign_seen);
+}
+
+static void on_retry(gpointer data)
+{
+    LhMirror *mirror = data;
+
+    mirror->retry = NULL;
+    start_list(mirror);
+}
+
+static void on_list_done(const LhEtcdHeader *header, const GError *error, gpointer data)
+{
+    LhMirror *mirror = data;
+
+    mirror->list = NULL;
+    if (error != NULL) {
+        gint64 wait = lh_backoff_ms(mirror->env, mirror->attempts++, RELIST_FIRST_MS, RELIST_CAP_MS);
+        /* Said once, then at every eighth attempt: an outage must not fill the log. */
+        if (mirror->attempts % 8 == 1)
+            lh_log(LH_LOG_WARNING, "list failed", "prefix", mirror->prefix, "why", error->message,
+                   "attempt", lh_fmt("%u", mirror->attempts), "next", "list again", NULL);
+        drop_listed(mirror);
+        mirror->retry = lh_timer_in(mirror->env, wait, on_retry, mirror);
+        return;
+    }
+    mirror->attempts = 0;
+    mirror->heard_ms = lh_mono_ms(mirror->env);
+    if (mirror->revision != 0
+        && (header->revision < mirror->revision || header->cluster_id != mirror->cluster_id))
+        tell_regressed(mirror, header->revision);
+    apply_list(mirror);
+    drop_listed(mirror);
+    mirror->revision = header->revision;
+    mirror->cluster_id = header->cluster_id;
+    start_watch(mirror);
+    tell_applied(mirror);
+}
+
+static const LhListFuncs list_funcs = {
+    .restart = on_list_restart,
+    .page = on_list_page,
+    .done = on_list_done,
+};
+
+static void start_list(LhMirror *mirror)
+{
+    mirror->listed = g_ptr_array_new_with_free_func((GDestroyNotify)lh_object_unref);
+    mirror->foreign_seen = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+    mirror->list =
+        lh_list_start(mirror->env, mirror->etcd, mirror->prefix, 0, 0, &list_funcs, mirror);
+}
+
+void lh_mirror_start(LhMirror *mirror)
+{
+    g_assert(mirror->list == NULL && mirror->watcher == NULL);
+    start_list(mirror);
+}
+
+/* ---- replay ---- */
+
+void lh_mirror_load(LhMirror *mirror, const char *key, const char *value, gsize len, gint64 create_rev,
+                    gint64 mod_rev, gint64 lease)
+{
+    g_autofree char *whole = g_strconcat(mirror->prefix, key, NULL);
+    LhEtcdEvent event = {
+        .is_delete = value == NULL,
+        .kv = {.key = whole,
+               .key_len = strlen(whole),
+               .value = value,
+               .value_len = len,
+               .create_rev = create_rev,
+               .mod_rev = mod_rev,
+               .lease = lease},
+    };
+
+    apply_event(mirror, &event);
+}
+
+void lh_mirror_loaded(LhMirror *mirror, gint64 revision)
+{
+    mirror->revision = revision;
+    tell_applied(mirror);
+}
+
+/* ---- reading ---- */
+
+const char *lh_mirror_prefix(const LhMirror *mirror)
+{
+    return mirror->prefix;
+}
+
+gint64 lh_mirror_revision(const LhMirror *mirror)
+{
+    return mirror->revision;
+}
+
+guint64 lh_mirror_cluster_id(const LhMirror *mirror)
+{
+    return mirror->cluster_id;
+}
+
+gboolean lh_mirror_synced(const LhMirror *mirror)
+{
+    return mirror->revision != 0 && mirror->open;
+}
+
+gint64 lh_mirror_staleness_ms(const LhMirror *mirror)
+{
+    gint64 heard = mirror->heard_ms;
+
+    if (mirror->watcher != NULL)
+        heard = MAX(heard, lh_watcher_last_heard_ms(mirror->watcher));
+    if (heard == 0)
+        return 0;
+    return MAX(0, lh_mono_ms(mirror->env) - heard);
+}
+
+const LhObject *lh_mirror_get(const LhMirror *mirror, LhKind kind, const char *name)
+{
+    return lh_mirror_store_get(&mirror->store, kind, name);
+}
+
+guint lh_mirror_count(const LhMirror *mirror, LhKind kind)
+{
+    return g_hash_table_size(mirror->store.kinds[kind]);
+}
+
+guint lh_mirror_invalid(const LhMirror *mirror, LhKind kind)
+{
+    return kind == LH_N_KINDS ? g_hash_table_size(mirror->store.foreign) : mirror->store.invalid[kind];
+}
+
+void lh_mirror_foreach(const LhMirror *mirror, LhKind kind, void (*func)(const LhObject *object, gpointer data),
+                       gpointer data)
+{
+    GHashTableIter iter;
+    gpointer object;
+
+    g_hash_table_iter_init(&iter, mirror->store.kinds[kind]);
+    while (g_hash_table_iter_next(&iter, &object, NULL))
+        func(object, data);
+}
+
+static gint by_name(gconstpointer a, gconstpointer b)
+{
+    return strcmp((*(LhObject *const *)a)->name, (*(LhObject *const *)b)->name);
+}
+
+GPtrArray *lh_mirror_list(const LhMirror *mirror, LhKind kind)
+{
+    GPtrArray *all = g_ptr_array_new_full(lh_mirror_count(mirror, kind), (GDestroyNotify)lh_object_unref);
+    GHashTableIter iter;
+    gpointer object;
+
+    g_hash_table_iter_init(&iter, mirror->store.kinds[kind]);
+    while (g_hash_table_iter_next(&iter, &object, NULL))
+        g_ptr_array_add(all, lh_object_ref(object));
+    g_ptr_array_sort(all, by_name);
+    return all;
+}

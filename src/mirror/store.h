@@ -1,0 +1,20 @@
+/*
+ * The mirror's memory: objects by kind and name, and keys of no known kind. No etcd, no events.
+ * Private to src/mirror/.
+ */
+#pragma once
+
+#include "api/object.h"
+
+typedef struct {
+    GHashTable *kinds[LH_N_KINDS]; /* set of LhObject, by name */
+    guint invalid[LH_N_KINDS + 1];
+    GHashTable *foreign; /* key (under the prefix) -> gint64* mod revision: no known kind */
+} LhStore;
+
+void lh_mirror_store_init(LhStore *store);
+void lh_mirror_store_clear(LhStore *store);
+const LhObject *lh_mirror_store_get(const LhStore *store, LhKind kind, const char *name);
+/* Takes the reference of @object. The one it replaces is returned with its reference, or NULL. */
+LhObject *lh_mirror_store_put(LhStore *store, LhObject *object);
+LhObject *lh_mirror_store_remove(LhStore *store, LhKind kind, const char *name);

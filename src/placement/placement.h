@@ -1,0 +1,83 @@
+/*
+ * The pure engine that puts items on the nodes of a pool. No I/O, clock, random, log or global.
+ *
+ * The caller lists the nodes with what they hold, then asks for one item after the other, the most
+ * important first; each answer is booked, so the next item sees it. Rules, in this order:
+ *
+ *   1. Never two items of one group on one host; never beyond a host's capacity in bytes or items.
+ *      reserve_percent of both is for restored items alone; they never use more than that share.
+ *   2. A zone in which the group has no item yet, while there is one with room.
+ *   3. A node that has the data on its disk.
+ *   4. Not the host where the last attempt failed.
+ *   5. strategy: spread takes the emptiest (share of its capacity after placing), pack the fullest.
+ *   6. Fewer items, then the smaller id: equal inputs give equal answers.
+ *
+ * Load slots come last: if the best node by rules 2 to 4 has no slot, the item waits for one rather than
+ * going to a worse place.
+ */
+#pragma once
+
+#include <glib.h>
+
+typedef struct LhPlacement LhPlacement;
+
+typedef struct {
+    const char *id;   /* borrowed until lh_placement_free */
+    const char *host; /* node name; restarts share it */
+    const char *set;
+    const char *zone;          /* NULL: none; nodes without a zone share no zone */
+    gint64 capacity_bytes;     /* 0: holds nothing that has bytes */
+    gint64 capacity_items;     /* 0: no limit */
+    gint64 used_bytes, used_items;         /* regular items of the host */
+    gint64 restored_bytes, restored_items; /* restored items of the host */
+    gint64 load_slots;         /* loads that it may still begin */
+} LhPlaceNode;
+
+typedef enum { LH_PLACE_SPREAD, LH_PLACE_PACK } LhPlaceStrategy;
+
+typedef struct {
+    const char *set;
+    gint64 size_bytes;
+    gboolean restored;
+    const char *const *holder_hosts; /* hosts that hold another item of the group; NULL-ended or NULL */
+    const char *const *holder_zones; /* their zones; NULL-ended or NULL */
+    const char *const *warm_ids;     /* nodes with the data on disk; NULL-ended or NULL */
+    const char *avoid_host;          /* where it failed last, or NULL */
+} LhPlaceItem;
+
+typedef enum {
+    LH_PLACED_WARM,     /* the data is there already */
+    LH_PLACED_STRATEGY, /* spread or pack chose */
+    LH_WAIT_SLOT,       /* there is room, all its nodes load as many as they may */
+    LH_WAIT_BYTES,      /* nowhere enough bytes */
+    LH_WAIT_ITEMS,      /* nowhere an item more */
+    LH_WAIT_DISTINCT,   /* room only on hosts that hold the group already */
+    LH_WAIT_NODES,      /* the set has no node that takes work */
+} LhPlaceRule;
+
+typedef struct {
+    LhPlaceRule rule;
+    const char *node_id; /* NULL when it waits */
+} LhPlaceAnswer;
+
+LhPlacement *lh_placement_new(LhPlaceStrategy strategy, gint64 reserve_percent);
+void lh_placement_free(LhPlacement *placement); /* accepts NULL */
+void lh_placement_add(LhPlacement *placement, const LhPlaceNode *node);
+/* True when some node of @set may begin a load: else asking for more items of it is in vain. */
+gboolean lh_placement_slots(const LhPlacement *placement, const char *set);
+
+LhPlaceAnswer lh_placement_place(LhPlacement *placement, const LhPlaceItem *item);
+
+/* Takes a load slot of @node_id for an item that is counted there already (its node came back under a new
+ * id). False: there is none, or no such node. */
+gboolean lh_placement_take_slot(LhPlacement *placement, const char *set, const char *node_id);
+
+/* "placed-by-strategy", "wait-slot" …: the rule ids of ops and notes. */
+const char *lh_place_rule_id(LhPlaceRule rule);
+
+/* Room for regular (or restored) items on @node under @reserve_percent. Never below 0; items G_MAXINT64
+ * when there is no limit. */
+gint64 lh_place_free_bytes(const LhPlaceNode *node, gint64 reserve_percent, gboolean restored);
+gint64 lh_place_free_items(const LhPlaceNode *node, gint64 reserve_percent, gboolean restored);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(LhPlacement, lh_placement_free)

@@ -1,0 +1,46 @@
+/*
+ * What a controller is to the runtime: a row of a table. Pure; no state of its own.
+ *
+ * An index is a fold over the mirror's changes; controllers that look at the same things share one index
+ * type, of which the runtime keeps one instance. plan() reads the index and its context and nothing else.
+ * Folding one change at a time and folding everything again give the same index: an index holds no
+ * history and no dirty marks, only what the present objects say, arranged so that what needs work is
+ * found without looking at the rest.
+ */
+#pragma once
+
+#include "runtime/plan.h"
+
+typedef struct {
+    const char *name;
+    gpointer (*new)(void);
+    void (*free)(gpointer index);
+    /* @before or @after may be NULL, not both; either may be an unknown object. The index takes its own
+     * references. Returns FALSE when no controller needs to look (progress in an item). */
+    gboolean (*fold)(gpointer index, const LhObject *before, const LhObject *after);
+} LhIndexType;
+
+typedef struct {
+    gint64 now_ms;   /* epoch */
+    gint64 revision; /* of the mirror that the index was folded from */
+    gint64 epoch;    /* create revision of the leader key; 0 when nobody leads here (plan shown only) */
+    gint64 led_ms;   /* epoch ms since when this instance leads: waits that must be its own begin here */
+    gboolean regressed; /* etcd went back in time, and nobody has confirmed since: brake deletions */
+    guint max_groups; /* budget; a controller that stops there sets plan->more */
+} LhPlanContext;
+
+typedef void (*LhGaugeFunc)(const char *name, const char *labels, double value, gpointer data);
+
+typedef struct {
+    const char *name;
+    const LhIndexType *index;
+    guint64 kinds; /* bits (1 << LhKind) whose changes make it plan again */
+    void (*plan)(gconstpointer index, const LhPlanContext *context, LhPlan *plan);
+    /* Fleet gauges, given by the leading instance only. May be NULL. @names: NULL-ended, the families. */
+    void (*gauges)(gconstpointer index, gint64 now_ms, LhGaugeFunc gauge, gpointer data);
+    const char *const *gauge_names;
+    /* Settings in force (accepted or default). */
+    const LhSettings *(*settings)(gconstpointer index, const char *controller);
+} LhController;
+
+#define LH_KIND_BIT(kind) (G_GUINT64_CONSTANT(1) << (kind))

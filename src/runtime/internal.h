@@ -1,0 +1,135 @@
+/*
+ * Between the files of the runtime only: runtime.c (life, folds, rounds), election.c (who leads),
+ * executor.c (plans to transactions), events.c (what people are told).
+ */
+#pragma once
+
+#include "base/env.h"
+#include "etcd/lease.h"
+#include "runtime/runtime.h"
+
+typedef struct Runner Runner;
+typedef struct LhExecution LhExecution;
+typedef struct LhEventRecorder LhEventRecorder;
+
+/* Where a controller's round stands. */
+typedef enum {
+    LH_ROUND_IDLE,      /* may plan when dirty */
+    LH_ROUND_EXECUTING, /* transactions in flight or queued */
+    LH_ROUND_VOIDING,   /* rewriting the leader key after an unknown outcome */
+    LH_ROUND_CATCHING,  /* waiting for the mirror to reach wait_rev */
+    LH_ROUND_BACKOFF,   /* waiting after an error */
+} LhRoundState;
+
+#define LH_TRIGGERS_KEPT 4
+
+struct Runner {
+    LhRuntime *runtime;
+    const LhController *controller;
+    gpointer index;
+    char *labels; /* controller="…" */
+
+    /* election.c */
+    char *leader_key;          /* whole key under the present lease; NULL without one */
+    gint64 key_create, key_mod; /* of our leader key as far as we know; 0: none */
+    LhCallId campaign;
+    LhTimer *campaign_retry;
+    guint campaign_attempts;
+    gboolean leads;
+    gint64 led_ms; /* wall */
+
+    /* rounds */
+    LhRoundState state;
+    gboolean dirty;
+    gint64 dirty_first_ms, dirty_last_ms; /* monotonic */
+    gint64 event_ms;                      /* monotonic, of the first change since the last plan; 0: none */
+    guint n_triggers;
+    char *triggers[LH_TRIGGERS_KEPT];
+    gint64 wake_wall_ms;
+    LhTimer *timer; /* debounce, wake, backoff, catching: one at a time */
+    gint64 wait_rev;
+    gboolean again; /* plan again at once when caught up */
+    guint attempts; /* failed rounds in a row */
+    guint pack;     /* groups for each transaction at most */
+    LhExecution *execution;
+    LhCallId void_call;
+    guint void_attempts;
+    gint64 planned_ms; /* monotonic, when the round's plan was made */
+    gint64 round_event_ms;
+    gboolean regressed;
+    gboolean tainted; /* transactions under the present key were abandoned: void them before planning */
+
+    GPtrArray *events; /* PendingEvent, see events.c */
+};
+
+typedef struct {
+    const LhIndexType *type;
+    gpointer index;
+} LhIndexSlot;
+
+struct LhRuntime {
+    LhEnv *env;
+    LhEtcd *etcd;
+    LhMirror *mirror;
+    LhMetrics *metrics;
+    const LhController *const *controllers;
+    LhRuntimeOptions options;
+    char *instance, *host, *url, *version;
+
+    LhLease *lease;
+    GArray *indexes; /* LhIndexSlot */
+    Runner *runners;
+    guint n_runners;
+    gboolean leaders_changed;
+    LhEventRecorder *recorder;
+    GHashTable *throttled; /* key -> gint64* monotonic ms of the last commit */
+
+    LhRuntimeObserver observer;
+    gpointer observer_data;
+
+    gboolean stopping, revoking;
+    LhTimer *stop_timer;
+    void (*stop_done)(gpointer data);
+    gpointer stop_data;
+};
+
+/* runtime.c */
+void lh_runner_dirty(Runner *runner, const LhObject *cause);
+void lh_runner_schedule(Runner *runner);
+/* All transactions of the round have ended. */
+typedef struct {
+    gint64 max_rev;      /* of those that committed */
+    gint64 conflict_rev; /* of those refused by a compare */
+    guint committed, conflicts, unknown, failed;
+    gboolean fenced;
+    GError *error; /* the last of a class that is not conflict */
+} LhRoundResult;
+void lh_runner_executed(Runner *runner, const LhRoundResult *result);
+void lh_runner_reset_round(Runner *runner);
+void lh_runtime_maybe_stopped(LhRuntime *runtime);
+
+/* election.c */
+void lh_election_lease_granted(LhRuntime *runtime);
+void lh_election_lease_lost(LhRuntime *runtime);
+void lh_election_update(Runner *runner);
+void lh_election_step_down(Runner *runner, const char *why);
+void lh_election_clear(Runner *runner);
+/* May act: leads, and before the local deadline. */
+gboolean lh_election_may_act(const Runner *runner);
+/* The two fence compares of @runner into @out[2]. */
+void lh_election_fence(const Runner *runner, LhCompare *out);
+/* Rewrites the leader key until answered; then the round goes on (catching) or the runner steps down. */
+void lh_election_void(Runner *runner);
+/* What a failure branch read of the leader key: TRUE when it is still ours (mod revision adopted). */
+gboolean lh_election_still_ours(Runner *runner, const LhRangeReply *leader);
+
+/* executor.c */
+LhExecution *lh_execution_start(Runner *runner, LhPlan *plan); /* takes @plan */
+void lh_execution_free(LhExecution *execution);                /* cancels; accepts NULL */
+gboolean lh_execution_in_flight(const LhExecution *execution);
+
+/* events.c */
+LhEventRecorder *lh_recorder_new(LhRuntime *runtime);
+void lh_recorder_free(LhEventRecorder *recorder);
+void lh_recorder_add(LhEventRecorder *recorder, Runner *runner, const LhPlanEvent *event);
+void lh_recorder_drop(Runner *runner); /* stepped down: what is pending is not told */

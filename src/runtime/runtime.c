@@ -1,0 +1,698 @@
+/*
+ * The life of the runtime and the rounds of its controllers. A runner's round moves through the states of
+ * LhRoundState by the table below, through enter(), or is reset when the runner steps down. Must not know
+ * what any controller decides.
+ *
+ *   idle ─ dirty, debounced, leads ─▶ executing ─ all ended ─┬─▶ catching ─▶ idle (or plan again at once)
+ *    ▲                                                       ├─▶ voiding ─▶ catching
+ *    └────────────── step down, from anywhere ◀──────────────┴─▶ backoff ─▶ idle
+ */
+#include "runtime/runtime.h"
+
+#include <string.h>
+
+#include "base/errors.h"
+#include "base/log.h"
+#include "runtime/internal.h"
+
+#define BACKOFF_FIRST_MS 100
+#define BACKOFF_CAP_MS 10000
+#define CONFLICT_WAIT_MS 100 /* for the mirror, when the revision in the way is outside the prefix */
+#define STOP_MS 5000
+#define LONGEST_DEBOUNCE 2 /* times debounce, for a stream of changes that does not pause */
+
+static const guint8 allowed[] = {
+    [LH_ROUND_IDLE] = 1 << LH_ROUND_EXECUTING | 1 << LH_ROUND_VOIDING,
+    [LH_ROUND_EXECUTING] = 1 << LH_ROUND_VOIDING | 1 << LH_ROUND_CATCHING | 1 << LH_ROUND_BACKOFF
+                           | 1 << LH_ROUND_IDLE,
+    [LH_ROUND_VOIDING] = 1 << LH_ROUND_CATCHING | 1 << LH_ROUND_IDLE,
+    [LH_ROUND_CATCHING] = 1 << LH_ROUND_IDLE,
+    [LH_ROUND_BACKOFF] = 1 << LH_ROUND_IDLE,
+};
+
+static void enter(Runner *runner, LhRoundState state)
+{
+    g_assert(runner->state == state || (allowed[runner->state] & 1 << state) != 0);
+    runner->state = state;
+}
+
+/* ---- triggers ---- */
+
+static void clear_triggers(Runner *runner)
+{
+    for (guint i = 0; i < LH_TRIGGERS_KEPT; i++)
+        g_clear_pointer(&runner->triggers[i], g_free);
+    runner->n_triggers = 0;
+    runner->event_ms = 0;
+    runner->dirty = FALSE;
+}
+
+void lh_runner_dirty(Runner *runner, const LhObject *cause)
+{
+    gint64 now = lh_mono_ms(runner->runtime->env);
+
+    if (cause != NULL) {
+        if (runner->n_triggers < LH_TRIGGERS_KEPT)
+            runner->triggers[runner->n_triggers] =
+                g_strconcat(lh_kind_info(cause->kind)->plural, "/", cause->name, NULL);
+        runner->n_triggers++;
+        if (runner->event_ms == 0)
+            runner->event_ms = now;
+    }
+    if (!runner->dirty)
+        runner->dirty_first_ms = now;
+    runner->dirty = TRUE;
+    runner->dirty_last_ms = now;
+}
+
+static char *trigger_text(const Runner *runner)
+{
+    GString *text = g_string_new(NULL);
+
+    for (guint i = 0; i < MIN(runner->n_triggers, LH_TRIGGERS_KEPT); i++)
+        g_string_append_printf(text, "%s%s", i == 0 ? "" : ",", runner->triggers[i]);
+    if (runner->n_triggers > LH_TRIGGERS_KEPT)
+        g_string_append_printf(text, " and %u more", runner->n_triggers - LH_TRIGGERS_KEPT);
+    return g_string_free(text, FALSE);
+}
+
+/* ---- rounds ---- */
+
+static LhPlanContext context_of(const LhRuntime *runtime, const Runner *runner)
+{
+    return (LhPlanContext){
+        .now_ms = lh_wall_ms(runtime->env),
+        .revision = lh_mirror_revision(runtime->mirror),
+        .epoch = runner->leads ? runner->key_create : 0,
+        .led_ms = runner->leads ? runner->led_ms : lh_wall_ms(runtime->env),
+        .regressed = runner->regressed,
+        .max_groups = runtime->options.max_groups,
+    };
+}
+
+static void count_round(Runner *runner, const char *result)
+{
+    g_autofree char *labels =
+        lh_labels("controller", runner->controller->name, "result", result, NULL);
+
+    lh_counter_add(runner->runtime->metrics, "reconcile_total", labels, 1);
+}
+
+static void round_succeeded(Runner *runner, const char *result)
+{
+    LhRuntime *runtime = runner->runtime;
+
+    runner->attempts = 0;
+    count_round(runner, result);
+    lh_gauge_set(runtime->metrics, "last_successful_reconcile_timestamp_seconds", runner->labels,
+                 (double)lh_wall_ms(runtime->env) / 1000);
+}
+
+static void run_round(Runner *runner)
+{
+    LhRuntime *runtime = runner->runtime;
+    LhPlanContext context = context_of(runtime, runner);
+    LhPlan *plan = lh_plan_new(FALSE);
+    g_autofree char *why = trigger_text(runner);
+    gint64 before = lh_mono_ms(runtime->env);
+
+    runner->controller->plan(runner->index, &context, plan);
+    runner->planned_ms = before;
+    runner->round_event_ms = runner->event_ms;
+    runner->wake_wall_ms = plan->wake_ms;
+    runner->again = plan->more;
+    lh_histogram_observe(runtime->metrics, "reconcile_duration_seconds", runner->labels,
+                         (double)(lh_mono_ms(runtime->env) - before) / 1000);
+    clear_triggers(runner);
+    if (lh_plan_groups(plan) == 0) {
+        lh_plan_free(plan);
+        round_succeeded(runner, "nothing");
+        lh_runner_schedule(runner);
+        return;
+    }
+    lh_log(LH_LOG_INFO, "plan", "controller", runner->controller->name, "groups",
+           lh_fmt("%u", lh_plan_groups(plan)), "revision",
+           lh_fmt("%" G_GINT64_FORMAT, context.revision), "because", why, NULL);
+    enter(runner, LH_ROUND_EXECUTING);
+    runner->execution = lh_execution_start(runner, plan);
+}
+
+static gint64 debounce_until(const Runner *runner)
+{
+    const LhSettings *settings = runner->controller->settings(runner->index, runner->controller->name);
+    gint64 quiet = settings->debounce_ms;
+
+    return MIN(runner->dirty_last_ms + quiet, runner->dirty_first_ms + LONGEST_DEBOUNCE * quiet);
+}
+
+static gboolean paused(const Runner *runner)
+{
+    return runner->controller->settings(runner->index, runner->controller->name)->paused;
+}
+
+static void on_timer(gpointer data)
+{
+    Runner *runner = data;
+
+    runner->timer = NULL;
+    if (runner->state == LH_ROUND_BACKOFF || runner->state == LH_ROUND_CATCHING) {
+        enter(runner, LH_ROUND_IDLE);
+        lh_runner_dirty(runner, NULL);
+        runner->again = TRUE;
+    }
+    lh_runner_schedule(runner);
+}
+
+static void set_timer(Runner *runner, gint64 mono_ms)
+{
+    lh_timer_clear(runner->runtime->env, &runner->timer);
+    runner->timer = lh_timer_at(runner->runtime->env, mono_ms, on_timer, runner);
+}
+
+/* An idle runner: plans if it is time to, else sets the timer for when it will be. */
+static void schedule_idle(Runner *runner)
+{
+    LhRuntime *runtime = runner->runtime;
+    gint64 now = lh_mono_ms(runtime->env), wall = lh_wall_ms(runtime->env), due = 0;
+
+    if (!lh_election_may_act(runner) || paused(runner))
+        return;
+    if (runner->wake_wall_ms != 0 && runner->wake_wall_ms <= wall) {
+        runner->wake_wall_ms = 0;
+        runner->again = TRUE;
+    }
+    if (runner->again) {
+        runner->again = FALSE;
+        due = now;
+    } else if (runner->dirty) {
+        due = debounce_until(runner);
+    }
+    if (due != 0 && due <= now) {
+        lh_timer_clear(runtime->env, &runner->timer);
+        run_round(runner);
+        return;
+    }
+    if (runner->wake_wall_ms != 0 && (due == 0 || now + runner->wake_wall_ms - wall < due))
+        due = now + MIN(runner->wake_wall_ms - wall, 24 * 3600 * 1000);
+    if (due != 0)
+        set_timer(runner, due);
+}
+
+void lh_runner_schedule(Runner *runner)
+{
+    if (runner->state == LH_ROUND_CATCHING
+        && lh_mirror_revision(runner->runtime->mirror) >= runner->wait_rev) {
+        lh_timer_clear(runner->runtime->env, &runner->timer);
+        enter(runner, LH_ROUND_IDLE);
+    }
+    if (runner->state == LH_ROUND_IDLE)
+        schedule_idle(runner);
+}
+
+static void catch_up(Runner *runner, gint64 revision, gboolean bounded)
+{
+    enter(runner, LH_ROUND_CATCHING);
+    runner->wait_rev = revision;
+    if (bounded)
+        set_timer(runner, lh_mono_ms(runner->runtime->env) + CONFLICT_WAIT_MS);
+    lh_runner_schedule(runner);
+}
+
+static void back_off(Runner *runner, const GError *error)
+{
+    LhRuntime *runtime = runner->runtime;
+    gint64 wait = lh_backoff_ms(runtime->env, runner->attempts++, BACKOFF_FIRST_MS, BACKOFF_CAP_MS);
+
+    count_round(runner, lh_error_name((LhErrorCode)error->code));
+    lh_log(LH_LOG_WARNING, "round failed", "controller", runner->controller->name, "why", error->message,
+           "next", "plan again", "in_ms", lh_fmt("%" G_GINT64_FORMAT, wait), NULL);
+    enter(runner, LH_ROUND_BACKOFF);
+    set_timer(runner, lh_mono_ms(runtime->env) + wait);
+}
+
+static void observe_latency(Runner *runner)
+{
+    LhRuntime *runtime = runner->runtime;
+
+    if (runner->round_event_ms != 0)
+        lh_histogram_observe(runtime->metrics, "event_to_commit_duration_seconds", runner->labels,
+                             (double)(lh_mono_ms(runtime->env) - runner->round_event_ms) / 1000);
+    runner->round_event_ms = 0;
+}
+
+void lh_runner_executed(Runner *runner, const LhRoundResult *result)
+{
+    LhRuntime *runtime = runner->runtime;
+
+    if (result->committed > 0)
+        observe_latency(runner);
+    if (runtime->stopping) {
+        enter(runner, LH_ROUND_IDLE);
+        lh_runtime_maybe_stopped(runtime);
+        return;
+    }
+    if (result->fenced) {
+        count_round(runner, "fenced");
+        enter(runner, LH_ROUND_IDLE);
+        lh_election_step_down(runner, "etcd refused a write: superseded");
+        lh_election_update(runner);
+        return;
+    }
+    runner->wait_rev = result->max_rev;
+    if (result->unknown > 0) {
+        count_round(runner, "unknown_outcome");
+        lh_election_void(runner);
+        return;
+    }
+    if (result->failed > 0) {
+        back_off(runner, result->error);
+        return;
+    }
+    if (result->conflicts > 0) {
+        /* Fewer groups share the fate of the next conflict. */
+        runner->pack = MAX(1, MIN(runner->pack, 64) / 2);
+        count_round(runner, "conflict");
+        runner->again = TRUE;
+        catch_up(runner, MAX(result->max_rev, result->conflict_rev), TRUE);
+        return;
+    }
+    runner->pack = G_MAXUINT;
+    round_succeeded(runner, "ok");
+    catch_up(runner, result->max_rev, FALSE);
+}
+
+void lh_runner_reset_round(Runner *runner)
+{
+    if (lh_execution_in_flight(runner->execution) || runner->state == LH_ROUND_VOIDING)
+        runner->tainted = TRUE;
+    g_clear_pointer(&runner->execution, lh_execution_free);
+    lh_etcd_cancel(runner->runtime->etcd, &runner->void_call);
+    lh_timer_clear(runner->runtime->env, &runner->timer);
+    runner->state = LH_ROUND_IDLE;
+    runner->wait_rev = runner->wake_wall_ms = 0;
+    runner->again = FALSE;
+    runner->attempts = 0;
+    runner->pack = G_MAXUINT;
+    clear_triggers(runner);
+}
+
+/* ---- the mirror's changes ---- */
+
+static void on_change(const LhObject *before, const LhObject *after, gpointer data)
+{
+    LhRuntime *runtime = data;
+    const LhObject *object = after != NULL ? after : before;
+    guint64 bit = LH_KIND_BIT(object->kind);
+
+    if (object->kind == LH_KIND_LEADER)
+        runtime->leaders_changed = TRUE;
+    for (guint i = 0; i < runtime->indexes->len; i++) {
+        LhIndexSlot *slot = &g_array_index(runtime->indexes, LhIndexSlot, i);
+        if (!slot->type->fold(slot->index, before, after))
+            continue;
+        for (guint r = 0; r < runtime->n_runners; r++) {
+            Runner *runner = &runtime->runners[r];
+            if (runner->leads && runner->index == slot->index && (runner->controller->kinds & bit) != 0)
+                lh_runner_dirty(runner, object);
+        }
+    }
+    if (object->kind == LH_KIND_BRAKE && after != NULL && lh_object_known(after)
+        && ((const LhBrake *)after)->confirmed_at >= 0)
+        for (guint r = 0; r < runtime->n_runners; r++)
+            if (strcmp(runtime->runners[r].controller->name, after->name) == 0)
+                runtime->runners[r].regressed = FALSE;
+}
+
+static void on_applied(gint64 revision, gpointer data)
+{
+    LhRuntime *runtime = data;
+    gboolean changed = runtime->leaders_changed;
+
+    (void)revision;
+    runtime->leaders_changed = FALSE;
+    for (guint i = 0; i < runtime->n_runners; i++)
+        if (changed || runtime->runners[i].key_create == 0)
+            lh_election_update(&runtime->runners[i]);
+    for (guint i = 0; i < runtime->n_runners; i++)
+        lh_runner_schedule(&runtime->runners[i]);
+}
+
+static void on_regressed(gint64 from_revision, gint64 to_revision, gpointer data)
+{
+    LhRuntime *runtime = data;
+
+    (void)from_revision;
+    (void)to_revision;
+    for (guint i = 0; i < runtime->n_runners; i++)
+        runtime->runners[i].regressed = TRUE;
+}
+
+static const LhMirrorFuncs mirror_funcs = {
+    .change = on_change,
+    .applied = on_applied,
+    .regressed = on_regressed,
+};
+
+/* ---- the lease ---- */
+
+static void on_granted(gint64 lease, gint64 ttl_s, gpointer data)
+{
+    g_autofree char *hex = lh_lease_hex(lease);
+
+    lh_log(LH_LOG_INFO, "lease granted", "lease", hex, "ttl_s", lh_fmt("%" G_GINT64_FORMAT, ttl_s), NULL);
+    lh_election_lease_granted(data);
+}
+
+static void on_doubt(gpointer data)
+{
+    LhRuntime *runtime = data;
+
+    if (runtime->options.fault_no_deadline)
+        return;
+    lh_log(LH_LOG_WARNING, "lease in doubt", "why", "no answer to a keepalive within its TTL", "next",
+           "stop acting until it answers", NULL);
+    for (guint i = 0; i < runtime->n_runners; i++)
+        lh_election_step_down(&runtime->runners[i], "its lease is in doubt");
+}
+
+static void on_renewed(gpointer data)
+{
+    LhRuntime *runtime = data;
+
+    lh_log(LH_LOG_INFO, "lease renewed after doubt", NULL);
+    for (guint i = 0; i < runtime->n_runners; i++) {
+        lh_election_update(&runtime->runners[i]);
+        lh_runner_schedule(&runtime->runners[i]);
+    }
+}
+
+static void on_lost(gpointer data)
+{
+    LhRuntime *runtime = data;
+
+    if (runtime->stopping)
+        return;
+    lh_log(LH_LOG_WARNING, "lease lost", "next", "ask for a new one and campaign again", NULL);
+    lh_election_lease_lost(runtime);
+    lh_lease_restart(runtime->lease);
+}
+
+static const LhLeaseFuncs lease_funcs = {
+    .granted = on_granted,
+    .doubt = on_doubt,
+    .renewed = on_renewed,
+    .lost = on_lost,
+};
+
+/* ---- life ---- */
+
+static gpointer index_of(LhRuntime *runtime, const LhIndexType *type)
+{
+    LhIndexSlot slot = {.type = type};
+
+    for (guint i = 0; i < runtime->indexes->len; i++)
+        if (g_array_index(runtime->indexes, LhIndexSlot, i).type == type)
+            return g_array_index(runtime->indexes, LhIndexSlot, i).index;
+    slot.index = type->new();
+    g_array_append_val(runtime->indexes, slot);
+    return slot.index;
+}
+
+static void collect(LhMetrics *metrics, gpointer data);
+
+LhRuntime *lh_runtime_new(LhEnv *env, LhEtcd *etcd, LhMirror *mirror, LhMetrics *metrics,
+                          const LhController *const *controllers, const LhRuntimeOptions *options)
+{
+    LhRuntime *runtime = g_new0(LhRuntime, 1);
+
+    runtime->env = env;
+    runtime->etcd = etcd;
+    runtime->mirror = mirror;
+    runtime->metrics = metrics;
+    runtime->controllers = controllers;
+    runtime->options = *options;
+    runtime->instance = g_strdup(options->instance);
+    runtime->host = g_strdup(options->host);
+    runtime->url = g_strdup(options->url);
+    runtime->version = g_strdup(options->version);
+    if (runtime->options.max_groups == 0)
+        runtime->options.max_groups = 20000;
+    if (runtime->options.max_in_flight == 0)
+        runtime->options.max_in_flight = 64;
+    runtime->indexes = g_array_new(FALSE, FALSE, sizeof(LhIndexSlot));
+    runtime->throttled = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+    runtime->recorder = lh_recorder_new(runtime);
+    while (controllers[runtime->n_runners] != NULL)
+        runtime->n_runners++;
+    runtime->runners = g_new0(Runner, runtime->n_runners);
+    for (guint i = 0; i < runtime->n_runners; i++) {
+        Runner *runner = &runtime->runners[i];
+        runner->runtime = runtime;
+        runner->controller = controllers[i];
+        runner->index = index_of(runtime, controllers[i]->index);
+        runner->labels = lh_labels("controller", controllers[i]->name, NULL);
+        runner->events = g_ptr_array_new();
+        runner->pack = G_MAXUINT;
+        lh_gauge_set(metrics, "leader", runner->labels, 0);
+    }
+    lh_counter_add(metrics, "fenced_writes_rejected_total", NULL, 0);
+    lh_metrics_add_collector(metrics, collect, runtime);
+    lh_mirror_listen(mirror, &mirror_funcs, runtime);
+    return runtime;
+}
+
+void lh_runtime_start(LhRuntime *runtime)
+{
+    runtime->lease = lh_lease_start(runtime->env, runtime->etcd, runtime->options.lease_ttl_s, &lease_funcs,
+                                    runtime);
+}
+
+void lh_runtime_free(LhRuntime *runtime)
+{
+    if (runtime == NULL)
+        return;
+    lh_metrics_remove_collector(runtime->metrics, collect, runtime);
+    lh_mirror_unlisten(runtime->mirror, &mirror_funcs, runtime);
+    lh_timer_clear(runtime->env, &runtime->stop_timer);
+    for (guint i = 0; i < runtime->n_runners; i++) {
+        Runner *runner = &runtime->runners[i];
+        lh_runner_reset_round(runner);
+        lh_election_clear(runner);
+        g_ptr_array_unref(runner->events);
+        g_free(runner->labels);
+    }
+    lh_recorder_free(runtime->recorder);
+    lh_lease_free(runtime->lease);
+    for (guint i = 0; i < runtime->indexes->len; i++) {
+        LhIndexSlot *slot = &g_array_index(runtime->indexes, LhIndexSlot, i);
+        slot->type->free(slot->index);
+    }
+    g_array_unref(runtime->indexes);
+    g_hash_table_unref(runtime->throttled);
+    g_free(runtime->runners);
+    g_free(runtime->instance);
+    g_free(runtime->host);
+    g_free(runtime->url);
+    g_free(runtime->version);
+    g_free(runtime);
+}
+
+static void on_revoked(gpointer data)
+{
+    LhRuntime *runtime = data;
+    void (*done)(gpointer data) = runtime->stop_done;
+
+    lh_timer_clear(runtime->env, &runtime->stop_timer);
+    runtime->stop_done = NULL;
+    if (done != NULL)
+        done(runtime->stop_data);
+}
+
+void lh_runtime_maybe_stopped(LhRuntime *runtime)
+{
+    if (!runtime->stopping || runtime->revoking)
+        return;
+    for (guint i = 0; i < runtime->n_runners; i++)
+        if (lh_execution_in_flight(runtime->runners[i].execution))
+            return;
+    runtime->revoking = TRUE;
+    for (guint i = 0; i < runtime->n_runners; i++)
+        lh_election_step_down(&runtime->runners[i], "stopping");
+    lh_lease_revoke(runtime->lease, on_revoked, runtime);
+}
+
+static void on_stop_timer(gpointer data)
+{
+    LhRuntime *runtime = data;
+
+    runtime->stop_timer = NULL;
+    if (!runtime->revoking) {
+        for (guint i = 0; i < runtime->n_runners; i++)
+            g_clear_pointer(&runtime->runners[i].execution, lh_execution_free);
+        lh_runtime_maybe_stopped(runtime);
+        runtime->stop_timer = lh_timer_in(runtime->env, STOP_MS, on_stop_timer, runtime);
+        return;
+    }
+    on_revoked(runtime); /* etcd does not answer: the lease will expire */
+}
+
+void lh_runtime_stop(LhRuntime *runtime, void (*done)(gpointer data), gpointer data)
+{
+    if (runtime->stopping)
+        return;
+    runtime->stopping = TRUE;
+    runtime->stop_done = done;
+    runtime->stop_data = data;
+    runtime->stop_timer = lh_timer_in(runtime->env, STOP_MS, on_stop_timer, runtime);
+    lh_runtime_maybe_stopped(runtime);
+}
+
+/* ---- looking at it ---- */
+
+static const Runner *find_runner(const LhRuntime *runtime, const char *controller)
+{
+    for (guint i = 0; i < runtime->n_runners; i++)
+        if (strcmp(runtime->runners[i].controller->name, controller) == 0)
+            return &runtime->runners[i];
+    return NULL;
+}
+
+gboolean lh_runtime_leads(const LhRuntime *runtime, const char *controller)
+{
+    const Runner *runner = find_runner(runtime, controller);
+
+    return runner != NULL && runner->leads;
+}
+
+gint64 lh_runtime_epoch(const LhRuntime *runtime, const char *controller)
+{
+    const Runner *runner = find_runner(runtime, controller);
+
+    return runner != NULL && runner->leads ? runner->key_create : 0;
+}
+
+gint64 lh_runtime_lease(const LhRuntime *runtime)
+{
+    return runtime->lease == NULL ? 0 : lh_lease_id(runtime->lease);
+}
+
+gboolean lh_runtime_idle(const LhRuntime *runtime)
+{
+    for (guint i = 0; i < runtime->n_runners; i++) {
+        const Runner *runner = &runtime->runners[i];
+        if (runner->leads && (runner->dirty || runner->again || runner->state != LH_ROUND_IDLE))
+            return FALSE;
+    }
+    return TRUE;
+}
+
+gconstpointer lh_runtime_index(const LhRuntime *runtime, const LhController *controller,
+                               LhPlanContext *context)
+{
+    const Runner *runner = find_runner(runtime, controller->name);
+
+    *context = context_of(runtime, runner);
+    return runner->index;
+}
+
+LhPlan *lh_runtime_plan(const LhRuntime *runtime, const LhController *controller, gboolean explain)
+{
+    LhPlan *plan = lh_plan_new(explain);
+    LhPlanContext context;
+    gconstpointer index = lh_runtime_index(runtime, controller, &context);
+
+    controller->plan(index, &context, plan);
+    return plan;
+}
+
+const LhController *const *lh_runtime_controllers(const LhRuntime *runtime)
+{
+    return runtime->controllers;
+}
+
+void lh_runtime_observe(LhRuntime *runtime, LhRuntimeObserver observer, gpointer data)
+{
+    runtime->observer = observer;
+    runtime->observer_data = data;
+}
+
+/* ---- metrics ---- */
+
+static void collect_gauge(const char *name, const char *labels, double value, gpointer data)
+{
+    lh_gauge_set(data, name, labels, value);
+}
+
+static void collect_kinds(LhRuntime *runtime, LhMetrics *metrics)
+{
+    for (guint kind = 0; kind < LH_N_KINDS; kind++) {
+        g_autofree char *labels = lh_labels("kind", lh_kind_info((LhKind)kind)->plural, NULL);
+        lh_gauge_set(metrics, "mirror_objects", labels, lh_mirror_count(runtime->mirror, (LhKind)kind));
+        lh_gauge_set(metrics, "invalid_objects", labels,
+                     lh_mirror_invalid(runtime->mirror, (LhKind)kind));
+    }
+    lh_gauge_set(metrics, "invalid_objects", "kind=\"unknown\"",
+                 lh_mirror_invalid(runtime->mirror, LH_N_KINDS));
+}
+
+static void collect(LhMetrics *metrics, gpointer data)
+{
+    LhRuntime *runtime = data;
+
+    lh_gauge_set(metrics, "mirror_revision", NULL, (double)lh_mirror_revision(runtime->mirror));
+    lh_gauge_set(metrics, "mirror_staleness_seconds", NULL,
+                 (double)lh_mirror_staleness_ms(runtime->mirror) / 1000);
+    collect_kinds(runtime, metrics);
+    for (guint i = 0; i < runtime->n_runners; i++) {
+        Runner *runner = &runtime->runners[i];
+        const LhController *controller = runner->controller;
+        gint64 lag = runner->leads ? MAX(0, runner->wait_rev - lh_mirror_revision(runtime->mirror)) : 0;
+        lh_gauge_set(metrics, "queue_depth", runner->labels, runner->n_triggers);
+        lh_gauge_set(metrics, "etcd_watch_lag_revisions", runner->labels, (double)lag);
+        if (!runner->leads || controller->gauges == NULL)
+            continue;
+        for (guint g = 0; controller->gauge_names[g] != NULL; g++)
+            lh_metrics_drop(metrics, controller->gauge_names[g]);
+        controller->gauges(runner->index, lh_wall_ms(runtime->env), collect_gauge, metrics);
+    }
+}
+
+void lh_runtime_declare_metrics(LhMetrics *metrics)
+{
+    static const struct {
+        LhMetricType type;
+        const char *name, *help;
+    } rows[] = {
+        {LH_COUNTER, "reconcile_total", "Rounds of a controller by result."},
+        {LH_GAUGE, "last_successful_reconcile_timestamp_seconds", "When a round last succeeded."},
+        {LH_GAUGE, "queue_depth", "Changes that wait for the controller's next plan."},
+        {LH_GAUGE, "leader", "1 on the instance that leads the controller."},
+        {LH_COUNTER, "etcd_txn_total", "Transactions by result."},
+        {LH_GAUGE, "etcd_watch_lag_revisions", "Revisions that the mirror is behind the own writes."},
+        {LH_GAUGE, "mirror_objects", "Objects in the mirror by kind."},
+        {LH_GAUGE, "mirror_revision", "The revision of etcd that the mirror shows."},
+        {LH_GAUGE, "mirror_staleness_seconds", "Time since etcd was last heard."},
+        {LH_GAUGE, "invalid_objects", "Objects that do not parse, and keys of no known kind."},
+        {LH_COUNTER, "fenced_writes_rejected_total", "Transactions that etcd refused to a past leader."},
+        {LH_GAUGE, "brake", "1 while the controller is on its brake."},
+        {LH_GAUGE, "items", "Items of a pool by the state that their nodes report."},
+        {LH_GAUGE, "nodes", "Nodes of a pool by state."},
+        {LH_GAUGE, "pool_capacity_bytes", "Capacity of the nodes that take work."},
+        {LH_GAUGE, "pool_used_bytes", "Bytes of the items assigned to them."},
+        {LH_GAUGE, "unassigned_items", "Items that wait for a node."},
+        {LH_GAUGE, "unassigned_bytes", "Bytes of the items that wait for a node."},
+        {LH_GAUGE, "missing_bytes", "Bytes that all free room together cannot hold."},
+        {LH_GAUGE, "cache_wanted_bytes", "Bytes assigned or waiting in the set."},
+        {LH_GAUGE, "parked_items", "Items that failed too often and wait for a person."},
+    };
+
+    for (guint i = 0; i < G_N_ELEMENTS(rows); i++)
+        lh_metrics_declare(metrics, rows[i].type, rows[i].name, rows[i].help, NULL);
+    lh_metrics_declare(metrics, LH_HISTOGRAM, "reconcile_duration_seconds", "Time to make a plan.",
+                       lh_duration_buckets);
+    lh_metrics_declare(metrics, LH_HISTOGRAM, "etcd_txn_duration_seconds", "Time of a transaction.",
+                       lh_duration_buckets);
+    lh_metrics_declare(metrics, LH_HISTOGRAM, "event_to_commit_duration_seconds",
+                       "From the watch event that caused a decision to its committed transaction.",
+                       lh_duration_buckets);
+}

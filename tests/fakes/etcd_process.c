@@ -1,0 +1,376 @@
+/*
+ * Starts, stops, freezes and kills one real etcd of our own.
+ *
+ * Must not touch any process but its own child, nor listen on anything but loopback.
+ */
+#include "etcd_process.h"
+
+#include "base/errors.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <glib/gstdio.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define READY_MS 20000
+#define STOP_MS  10000
+#define ATTEMPTS 5
+
+struct EtcdProcess {
+    char *binary, *dir, *endpoint, *version;
+    char **args;
+    guint16 client_port, peer_port;
+    pid_t pid;
+};
+
+/* ---- HTTP on loopback ---- */
+
+guint16 etcd_free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(address);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    g_assert(fd >= 0);
+    g_assert(bind(fd, (struct sockaddr *)&address, len) == 0);
+    g_assert(getsockname(fd, (struct sockaddr *)&address, &len) == 0);
+    close(fd);
+    return ntohs(address.sin_port);
+}
+
+static int connect_to(guint16 port)
+{
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const struct timeval timeout = {.tv_sec = 10};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    g_assert(fd >= 0);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
+    if (connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* HTTP/1.0, so that the answer is neither chunked nor kept open. NULL: no answer at all. */
+static char *http(guint16 port, const char *method, const char *path, const char *body)
+{
+    g_autofree char *request = g_strdup_printf(
+        "%s %s HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        "Content-Length: %zu\r\n\r\n%s",
+        method, path, strlen(body), body);
+    gsize len = strlen(request);
+    gsize sent = 0;
+    int fd = connect_to(port);
+    if (fd < 0) {
+        return NULL;
+    }
+    while (sent < len) {
+        ssize_t n = send(fd, request + sent, len - sent, MSG_NOSIGNAL);
+        if (n <= 0) {
+            close(fd);
+            return NULL;
+        }
+        sent += (gsize)n;
+    }
+    GString *reply = g_string_new(NULL);
+    char buffer[4096];
+    ssize_t n;
+    while ((n = recv(fd, buffer, sizeof(buffer), 0)) > 0) {
+        g_string_append_len(reply, buffer, n);
+    }
+    close(fd);
+    return g_string_free(reply, FALSE);
+}
+
+static char *body_if_ok(const char *reply)
+{
+    const char *body = reply != NULL ? strstr(reply, "\r\n\r\n") : NULL;
+    const char *status = reply != NULL ? strchr(reply, ' ') : NULL;
+    if (body == NULL || status == NULL || !g_str_has_prefix(status, " 200")) {
+        return NULL;
+    }
+    return g_strdup(body + 4);
+}
+
+char *etcd_process_post(const EtcdProcess *etcd, const char *path, const char *body, GError **error)
+{
+    g_autofree char *reply = http(etcd->client_port, "POST", path, body);
+    char *answer = body_if_ok(reply);
+    if (answer == NULL) {
+        g_set_error(error, LH_ERROR, LH_ERR_UNAVAILABLE, "etcd %s %s: %s", path, body,
+                    reply != NULL ? reply : "no answer");
+    }
+    return answer;
+}
+
+/* ---- the child ---- */
+
+static void die_with_parent(gpointer parent)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != (pid_t)GPOINTER_TO_INT(parent)) {
+        _exit(127);
+    }
+}
+
+static char **argv_of(const EtcdProcess *etcd)
+{
+    g_autoptr(GPtrArray) argv = g_ptr_array_new();
+    g_ptr_array_add(argv, g_strdup(etcd->binary));
+    g_ptr_array_add(argv, g_strdup("--name=t"));
+    g_ptr_array_add(argv, g_strdup_printf("--data-dir=%s/data", etcd->dir));
+    g_ptr_array_add(argv, g_strdup_printf("--listen-client-urls=http://%s", etcd->endpoint));
+    g_ptr_array_add(argv, g_strdup_printf("--advertise-client-urls=http://%s", etcd->endpoint));
+    g_ptr_array_add(argv,
+                    g_strdup_printf("--listen-peer-urls=http://127.0.0.1:%u", etcd->peer_port));
+    g_ptr_array_add(argv, g_strdup_printf("--initial-advertise-peer-urls=http://127.0.0.1:%u",
+                                          etcd->peer_port));
+    g_ptr_array_add(argv,
+                    g_strdup_printf("--initial-cluster=t=http://127.0.0.1:%u", etcd->peer_port));
+    g_ptr_array_add(argv, g_strdup("--logger=zap"));
+    g_ptr_array_add(argv, g_strdup_printf("--log-outputs=%s/log", etcd->dir));
+    for (char **arg = etcd->args; arg != NULL && *arg != NULL; arg++) {
+        g_ptr_array_add(argv, g_strdup(*arg));
+    }
+    g_ptr_array_add(argv, NULL);
+    return (char **)g_ptr_array_steal(argv, NULL);
+}
+
+static gboolean has_ended(EtcdProcess *etcd)
+{
+    int status;
+    if (etcd->pid != 0 && waitpid(etcd->pid, &status, WNOHANG) == etcd->pid) {
+        etcd->pid = 0;
+    }
+    return etcd->pid == 0;
+}
+
+static gboolean answers(const EtcdProcess *etcd)
+{
+    g_autofree char *health = http(etcd->client_port, "GET", "/health", "");
+    return health != NULL && strstr(health, "\"true\"") != NULL;
+}
+
+/* What is waited for is in another process: it has no descriptor of ours. */
+static void pause_ms(int ms)
+{
+    poll(NULL, 0, ms);
+}
+
+static gboolean launch(EtcdProcess *etcd, GError **error)
+{
+    g_auto(GStrv) argv = argv_of(etcd);
+    gint64 deadline = g_get_monotonic_time() + READY_MS * 1000;
+    GPid pid;
+    if (!g_spawn_async(NULL, argv, NULL,
+                       G_SPAWN_DO_NOT_REAP_CHILD | G_SPAWN_STDOUT_TO_DEV_NULL |
+                           G_SPAWN_STDERR_TO_DEV_NULL,
+                       die_with_parent, GINT_TO_POINTER((int)getpid()), &pid, error)) {
+        return FALSE;
+    }
+    etcd->pid = pid;
+    while (!answers(etcd)) {
+        if (has_ended(etcd)) {
+            g_set_error(error, LH_ERROR, LH_ERR_IO, "%s ended at once; see %s/log", etcd->binary,
+                        etcd->dir);
+            return FALSE;
+        }
+        if (g_get_monotonic_time() > deadline) {
+            etcd_process_kill(etcd);
+            g_set_error(error, LH_ERROR, LH_ERR_UNAVAILABLE, "%s is not ready after %d ms",
+                        etcd->binary, READY_MS);
+            return FALSE;
+        }
+        pause_ms(10);
+    }
+    return TRUE;
+}
+
+static void remove_tree(const char *path)
+{
+    GDir *dir = g_dir_open(path, 0, NULL);
+    const char *name;
+    while (dir != NULL && (name = g_dir_read_name(dir)) != NULL) {
+        g_autofree char *child = g_build_filename(path, name, NULL);
+        if (!g_file_test(child, G_FILE_TEST_IS_SYMLINK) && g_file_test(child, G_FILE_TEST_IS_DIR)) {
+            remove_tree(child);
+        } else {
+            g_unlink(child);
+        }
+    }
+    if (dir != NULL) {
+        g_dir_close(dir);
+    }
+    g_rmdir(path);
+}
+
+static gboolean learn_version(EtcdProcess *etcd, GError **error)
+{
+    g_autofree char *reply = http(etcd->client_port, "GET", "/version", "");
+    const char *at = reply != NULL ? strstr(reply, "\"etcdserver\":\"") : NULL;
+    if (at == NULL) {
+        g_set_error(error, LH_ERROR, LH_ERR_INTERNAL, "%s does not say its version", etcd->binary);
+        return FALSE;
+    }
+    at += strlen("\"etcdserver\":\"");
+    etcd->version = g_strndup(at, strcspn(at, "\""));
+    return TRUE;
+}
+
+EtcdProcess *etcd_process_new(const char *const *args, GError **error)
+{
+    const char *wanted = g_getenv("LEASEHOLD_TEST_ETCD");
+    wanted = wanted != NULL && *wanted != '\0' ? wanted : "etcd";
+    g_autofree char *binary = g_find_program_in_path(wanted);
+    if (binary == NULL) {
+        g_set_error(error, LH_ERROR, LH_ERR_NOT_FOUND, "no etcd at '%s'", wanted);
+        return NULL;
+    }
+    for (int attempt = 1;; attempt++) {
+        g_autoptr(GError) local = NULL;
+        EtcdProcess *etcd = g_new0(EtcdProcess, 1);
+        etcd->binary = g_strdup(binary);
+        etcd->args = g_strdupv((char **)args);
+        etcd->dir = g_dir_make_tmp("leasehold-etcd-XXXXXX", &local);
+        etcd->client_port = etcd_free_port();
+        etcd->peer_port = etcd_free_port();
+        etcd->endpoint = g_strdup_printf("127.0.0.1:%u", etcd->client_port);
+        if (etcd->dir != NULL && launch(etcd, &local) && learn_version(etcd, &local)) {
+            return etcd;
+        }
+        etcd_process_free(etcd);
+        /* Somebody may have taken a port in between. */
+        if (attempt == ATTEMPTS || local->code != LH_ERR_IO) {
+            g_propagate_error(error, g_steal_pointer(&local));
+            return NULL;
+        }
+    }
+}
+
+void etcd_process_free(EtcdProcess *etcd)
+{
+    if (etcd == NULL) {
+        return;
+    }
+    etcd_process_kill(etcd);
+    if (etcd->dir != NULL) {
+        remove_tree(etcd->dir);
+    }
+    g_strfreev(etcd->args);
+    g_free(etcd->binary);
+    g_free(etcd->dir);
+    g_free(etcd->endpoint);
+    g_free(etcd->version);
+    g_free(etcd);
+}
+
+const char *etcd_process_endpoint(const EtcdProcess *etcd)
+{
+    return etcd->endpoint;
+}
+
+const char *etcd_process_version(const EtcdProcess *etcd)
+{
+    return etcd->version;
+}
+
+const char *etcd_process_dir(const EtcdProcess *etcd)
+{
+    return etcd->dir;
+}
+
+pid_t etcd_process_pid(const EtcdProcess *etcd)
+{
+    return etcd->pid;
+}
+
+/* ---- signals ---- */
+
+static void signal_it(EtcdProcess *etcd, int number)
+{
+    if (!has_ended(etcd)) {
+        kill(etcd->pid, number);
+    }
+}
+
+static void reap(EtcdProcess *etcd)
+{
+    while (etcd->pid != 0 && waitpid(etcd->pid, NULL, 0) < 0 && errno == EINTR) {
+    }
+    etcd->pid = 0;
+}
+
+void etcd_process_kill(EtcdProcess *etcd)
+{
+    signal_it(etcd, SIGKILL);
+    reap(etcd);
+}
+
+void etcd_process_stop(EtcdProcess *etcd)
+{
+    gint64 deadline = g_get_monotonic_time() + STOP_MS * 1000;
+    signal_it(etcd, SIGCONT);
+    signal_it(etcd, SIGTERM);
+    while (!has_ended(etcd) && g_get_monotonic_time() < deadline) {
+        pause_ms(5);
+    }
+    etcd_process_kill(etcd);
+}
+
+void etcd_process_freeze(EtcdProcess *etcd)
+{
+    signal_it(etcd, SIGSTOP);
+}
+
+void etcd_process_thaw(EtcdProcess *etcd)
+{
+    signal_it(etcd, SIGCONT);
+}
+
+gboolean etcd_process_restart(EtcdProcess *etcd, GError **error)
+{
+    etcd_process_kill(etcd);
+    return launch(etcd, error);
+}
+
+gboolean etcd_process_restart_empty(EtcdProcess *etcd, GError **error)
+{
+    g_autofree char *data = g_build_filename(etcd->dir, "data", NULL);
+    etcd_process_kill(etcd);
+    remove_tree(data);
+    return launch(etcd, error);
+}
+
+/* ---- what the client interface does not offer ---- */
+
+gboolean etcd_process_compact(EtcdProcess *etcd, gint64 revision, GError **error)
+{
+    g_autofree char *body = g_strdup_printf(
+        "{\"revision\":\"%" G_GINT64_FORMAT "\",\"physical\":true}", revision);
+    g_autofree char *reply = etcd_process_post(etcd, "/v3/kv/compaction", body, error);
+    return reply != NULL;
+}
+
+gboolean etcd_process_set_nospace(EtcdProcess *etcd, gboolean on, GError **error)
+{
+    g_autofree char *status = etcd_process_post(etcd, "/v3/maintenance/status", "{}", error);
+    const char *at = status != NULL ? strstr(status, "\"member_id\":\"") : NULL;
+    if (at == NULL) {
+        return FALSE;
+    }
+    at += strlen("\"member_id\":\"");
+    g_autofree char *member = g_strndup(at, strcspn(at, "\""));
+    g_autofree char *body = g_strdup_printf(
+        "{\"action\":\"%s\",\"memberID\":\"%s\",\"alarm\":\"NOSPACE\"}",
+        on ? "ACTIVATE" : "DEACTIVATE", member);
+    g_autofree char *reply = etcd_process_post(etcd, "/v3/maintenance/alarm", body, error);
+    return reply != NULL;
+}

@@ -1,0 +1,43 @@
+/*
+ * A real etcd for tests: one member, its own data directory, free ports on loopback.
+ *
+ * The binary is $LEASEHOLD_TEST_ETCD, or `etcd` from the PATH. It dies with this process (and with the
+ * thread that started it: start it from the main thread), and only its own pid is ever signalled. All
+ * calls block; start and restart return when it answers reads and writes.
+ */
+#pragma once
+
+#include <glib.h>
+#include <sys/types.h>
+
+typedef struct EtcdProcess EtcdProcess;
+
+/* @args: more arguments for etcd, NULL-ended, may be NULL. NULL with LH_ERR_NOT_FOUND: no binary. */
+EtcdProcess *etcd_process_new(const char *const *args, GError **error);
+void etcd_process_free(EtcdProcess *etcd); /* kills it, removes its data; accepts NULL */
+
+const char *etcd_process_endpoint(
+    const EtcdProcess *etcd);                              /* "127.0.0.1:PORT"; the same for ever */
+const char *etcd_process_version(const EtcdProcess *etcd); /* "3.4.23" */
+const char *etcd_process_dir(const EtcdProcess *etcd);     /* holds data/ and log */
+pid_t etcd_process_pid(const EtcdProcess *etcd);           /* 0: not running */
+
+void etcd_process_stop(EtcdProcess *etcd);   /* SIGTERM, and waits for its end */
+void etcd_process_kill(EtcdProcess *etcd);   /* SIGKILL, and waits for its end */
+void etcd_process_freeze(EtcdProcess *etcd); /* SIGSTOP */
+void etcd_process_thaw(EtcdProcess *etcd);   /* SIGCONT */
+/* Starts it again on the same data and ports. */
+gboolean etcd_process_restart(EtcdProcess *etcd, GError **error);
+/* Wipes the data first: another cluster on the same port. */
+gboolean etcd_process_restart_empty(EtcdProcess *etcd, GError **error);
+
+gboolean etcd_process_compact(EtcdProcess *etcd, gint64 revision, GError **error);
+gboolean etcd_process_set_nospace(EtcdProcess *etcd, gboolean on, GError **error);
+
+/* POST of JSON to etcd's gateway ("/v3/kv/range"); the body of the answer, NULL unless it is 200.
+ * Free with g_free. */
+char *etcd_process_post(const EtcdProcess *etcd, const char *path, const char *body,
+                        GError **error);
+
+/* A port of 127.0.0.1 that nobody listens on. */
+guint16 etcd_free_port(void);
