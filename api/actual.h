@@ -3,6 +3,10 @@
 
 #include "api/object.h"
 
+/* What a Node's "warm" may hold: elements, and bytes of them as JSON. */
+#define LH_WARM_MAX       500
+#define LH_WARM_MAX_BYTES (32 * 1024)
+
 typedef enum { LH_NODE_ONLINE, LH_NODE_WAITING, LH_NODE_PAUSED, LH_NODE_ERROR } LhNodeState;
 const char *lh_node_state_name(int state);
 
@@ -20,7 +24,7 @@ typedef struct {
     const char *version;
     const char *lease;       /* 16 hex digits */
     gint64 lease_ttl_ms;     /* JSON leaseTtl: duration */
-    const char *const *warm; /* snapshots still on its disk; at most 500 and 32 KiB */
+    const char *const *warm; /* snapshots still on its disk; see LH_WARM_MAX */
 } LhNode;
 
 typedef enum {

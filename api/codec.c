@@ -17,10 +17,6 @@
 #define MAX_NAME     253
 #define FEW_ELEMENTS 16 /* up to here comparing each with each beats hashing */
 
-const LhStrMap lh_empty_map = {0, NULL};
-const LhArray lh_empty_array = {0, 0, NULL};
-const char *const lh_empty_strv[] = {NULL};
-
 typedef struct {
     LhBuilder *b;
     LhUnknown *unknown;
@@ -95,15 +91,6 @@ static gboolean scalar_text(gboolean (*parse)(const char *, gint64 *, GError **)
     return lh_refuse(error, path, "%s", why->message);
 }
 
-const char *lh_enum_name(const char *const *names, int value)
-{
-    for (int i = 0; names[i] != NULL; i++) {
-        if (i == value)
-            return names[i];
-    }
-    return "unknown";
-}
-
 gboolean lh_codec_scalar(const LhField *field, const cJSON *json, gint64 *out, const LhPath *path,
                          GError **error)
 {
@@ -175,7 +162,7 @@ static gboolean check_bounds(const Reader *r, const LhField *field, gint64 value
 static gboolean read_scalar(Reader *r, const LhField *field, guint32 place, const cJSON *json,
                             const LhPath *path)
 {
-    gint64 value;
+    gint64 value = 0;
     if (!lh_codec_scalar(field, json, &value, path, r->error))
         return FALSE;
     if (field->type == LH_F_BOOL || field->type == LH_F_ENUM) {
@@ -413,16 +400,15 @@ static gboolean read_array(Reader *r, const LhField *field, guint32 place, const
     const char *first = info->fields[0].name;
     if (!cJSON_IsArray(json))
         return refuse_type(r->error, path, json, field->type);
-    guint n = (guint)cJSON_GetArraySize(json);
+    g_autofree const cJSON **elements = g_new(const cJSON *, (gsize)cJSON_GetArraySize(json) + 1);
+    guint n = 0;
+    const cJSON *element;
+    cJSON_ArrayForEach(element, json)
+        elements[n++] = element;
     if (!check_count(r, field, n, path))
         return FALSE;
     if (n == 0)
         return TRUE;
-    g_autofree const cJSON **elements = g_new(const cJSON *, n);
-    guint count = 0;
-    const cJSON *element;
-    cJSON_ArrayForEach(element, json)
-        elements[count++] = element;
     gboolean sorted = (field->flags & LH_SORTED) != 0;
     if (sorted)
         g_qsort_with_data(elements, (gint)n, sizeof *elements, compare_elements, (void *)first);
@@ -482,54 +468,6 @@ static gboolean read_field(Reader *r, const LhField *field, guint32 base, const 
         return read_array(r, field, place, json, path);
     }
     g_return_val_if_reached(FALSE);
-}
-
-static void blank_field(const LhField *field, char *data)
-{
-    const void *empty = NULL;
-    const gint64 never = -1;
-    if (field->type == LH_F_TIME)
-        memcpy(data + field->offset, &never, sizeof never);
-    else if (field->type == LH_F_STRV)
-        empty = lh_empty_strv;
-    else if (field->type == LH_F_MAP)
-        empty = &lh_empty_map;
-    else if (field->type == LH_F_DIGESTS)
-        empty = lh_empty_digests;
-    else if (field->type == LH_F_ARRAY)
-        empty = &lh_empty_array;
-    if (empty != NULL)
-        memcpy(data + field->offset, &empty, sizeof empty);
-}
-
-void lh_codec_blank(const LhField *fields, gpointer data)
-{
-    for (const LhField *field = fields; field->name != NULL; field++) {
-        if (field->type == LH_F_STRUCT)
-            lh_codec_blank(((const LhStructInfo *)field->sub)->fields,
-                           (char *)data + field->offset);
-        else
-            blank_field(field, data);
-    }
-}
-
-const cJSON *lh_codec_fallback(const LhField *field)
-{
-    static GMutex mutex;
-    static GHashTable *parsed; /* const LhField * → cJSON, never freed */
-    if (field->fallback == NULL)
-        return NULL;
-    g_mutex_lock(&mutex);
-    if (parsed == NULL)
-        parsed = g_hash_table_new(NULL, NULL);
-    cJSON *json = g_hash_table_lookup(parsed, field);
-    if (json == NULL) {
-        json = cJSON_Parse(field->fallback);
-        g_assert(json != NULL); /* a table of ours */
-        g_hash_table_insert(parsed, (gpointer)field, json);
-    }
-    g_mutex_unlock(&mutex);
-    return json;
 }
 
 static gboolean read_absent(Reader *r, const LhField *field, guint32 base, const LhPath *path)
@@ -603,25 +541,4 @@ gboolean lh_codec_field(LhBuilder *b, const LhField *field, guint32 base, const 
 {
     Reader r = {.b = b, .unknown = unknown, .error = error};
     return read_field(&r, field, base, json, path);
-}
-
-void lh_codec_release(const LhField *fields, gpointer data)
-{
-    for (const LhField *field = fields; field->name != NULL; field++) {
-        char *at = (char *)data + field->offset;
-        if (field->type == LH_F_ATOM) {
-            char *atom;
-            memcpy(&atom, at, sizeof atom);
-            if (atom != NULL)
-                g_ref_string_release(atom);
-        } else if (field->type == LH_F_STRUCT) {
-            lh_codec_release(((const LhStructInfo *)field->sub)->fields, at);
-        } else if (field->type == LH_F_ARRAY) {
-            const LhArray *array;
-            memcpy(&array, at, sizeof array);
-            for (guint i = 0; array != NULL && i < array->n; i++)
-                lh_codec_release(((const LhStructInfo *)field->sub)->fields,
-                                 (char *)array->items + i * array->size);
-        }
-    }
 }

@@ -15,6 +15,10 @@
 
 #define API_VERSION   "leasehold/v1"
 #define RAW_MAX_BYTES LH_JSON_MAX_BYTES
+/* What a desired object may become in an Accepted: less than an etcd value, because a seed's spec is
+ * also copied into an Assignment. Printing can escape one byte as six. */
+#define ACCEPTED_MAX_BYTES (60 * 1024)
+#define SURELY_FITS_BYTES  (8 * 1024)
 
 typedef struct {
     const LhStrMap *labels;
@@ -163,10 +167,29 @@ static gboolean attach_parsed(LhAccepted *accepted, const cJSON *json, GError **
     return accepted->parsed != NULL;
 }
 
+/* Refuses what could be read here, but not as the Accepted that admission makes of it. */
+static gboolean check_fits(const LhObject *object, const Source *source, GError **error)
+{
+    if (source->raw_len <= SURELY_FITS_BYTES)
+        return TRUE;
+    g_autofree char *spec = lh_object_print(source->info->kind, object);
+    const LhAccepted accepted = {
+        .revision = LH_JSON_MAX_INT, .labels = lh_object_labels(object), .spec = spec};
+    g_autofree char *text = lh_object_print(LH_KIND_ACCEPTED, &accepted);
+    gsize len = strlen(text);
+    if (len <= ACCEPTED_MAX_BYTES)
+        return TRUE;
+    return lh_refuse(error, NULL,
+                     "spec: is %" G_GSIZE_FORMAT " bytes long with defaults, labels and escapes, "
+                     "must be at most %d",
+                     len, ACCEPTED_MAX_BYTES);
+}
+
 static LhObject *finish(const Source *source, LhBuilder *b, GError **error)
 {
     LhObject *object = lh_builder_finish(b);
     gboolean ok = source->info->check == NULL || source->info->check(object, error);
+    ok = ok && check_fits(object, source, error);
     if (ok && source->info->kind == LH_KIND_ACCEPTED)
         ok = attach_parsed((LhAccepted *)object, source->json, error);
     if (ok)
@@ -200,19 +223,22 @@ static LhObject *make(const Source *source, char **warning, GError **error)
 static gboolean open_source(Source *source, LhKind kind, const char *name, GError **error)
 {
     const LhKindInfo *info = lh_kind_info(kind);
-    gboolean valid = info != NULL && lh_kind_name_valid(kind, name);
-    if (info == NULL)
-        return lh_refuse(error, NULL, "the key is of no known kind");
+    if (info == NULL) {
+        lh_refuse(error, NULL, "the key is of no known kind");
+        return FALSE;
+    }
+    gboolean valid = lh_kind_name_valid(kind, name);
     source->info = info;
     source->name = name;
     source->fields = info->fields_of != NULL ? info->fields_of(name) : info->fields;
     if (valid && source->fields != NULL)
         return TRUE;
     g_autofree char *quoted = lh_quote(name);
-    if (!valid)
-        return lh_refuse(error, NULL, "metadata.name: %s is not a valid name of a %s", quoted,
-                         info->name);
-    return lh_refuse(error, NULL, "metadata.name: no controller is called %s", quoted);
+    if (valid)
+        lh_refuse(error, NULL, "metadata.name: no controller is called %s", quoted);
+    else
+        lh_refuse(error, NULL, "metadata.name: %s is not a valid name of a %s", quoted, info->name);
+    return FALSE;
 }
 
 static LhObject *parse_known(LhKind kind, const char *name, const char *value, gsize len,

@@ -47,8 +47,6 @@
 #define LH_DATA_TIME_MAX_MS     (G_GINT64_CONSTANT(221845392000000) - 1) /* the end of 8999 */
 #define LH_DATA_DURATION_MAX_MS (36500 * LH_DAY)
 #define LH_DURATION_MAX_MS      (3650 * LH_DAY)
-#define LH_WARM_MAX             500
-#define LH_WARM_MAX_BYTES       (32 * 1024)
 #define LH_SNAPSHOT_NAME_MAX    180
 #define LH_NODE_NAME_MAX        244
 

@@ -19,9 +19,10 @@ static const LhCliCommand commands[] = {
     {"dev", "[--data-dir D] [--agents N] [--demo]",
      "an etcd, a manager and agents in one terminal", NULL, 0, 0, NULL, NULL},
     {"manager", "[--config F]", "a manager: controllers, API, console", NULL, 0, 0, NULL, NULL},
-    {"agent", "--pool P --name N", "a node: takes orders and does the work", NULL, 0, 0, NULL, NULL},
+    {"agent", "--pool P --name N", "a node: takes orders and does the work", NULL, 0, 0, NULL,
+     NULL},
     {"apply", "-f FILE", "create or update objects", "filename,dry-run,prune,selector", 0, 0,
-     "--prune also deletes every object of a desired/ kind that -l selects and that the manifests do\n"
+     "--prune also deletes every object of a desired/ kind that -l selects and the manifests do\n"
      "not name. It deletes nothing if a single object could not be applied.", lh_cmd_apply},
     {"get", "KIND [NAME…]", "list or watch objects", "selector,watch", 1, G_MAXUINT, NULL,
      lh_cmd_get},
@@ -165,18 +166,31 @@ static int help(char **args, FILE *out, GError **error)
 
 /* ---- errors ---- */
 
+G_DEFINE_QUARK(lh - cli - error, lh_cli_error)
+
 static int exit_code_of(const GError *error)
 {
     static const int codes[LH_N_ERRORS] = {
-        [LH_ERR_INVALID] = LH_EXIT_USAGE,           [LH_ERR_NOT_FOUND] = LH_EXIT_REFUSED,
-        [LH_ERR_CONFLICT] = LH_EXIT_REFUSED,        [LH_ERR_FENCED] = LH_EXIT_FAILED,
-        [LH_ERR_UNAVAILABLE] = LH_EXIT_UNREACHABLE, [LH_ERR_UNKNOWN_OUTCOME] = LH_EXIT_UNREACHABLE,
-        [LH_ERR_OVERLOADED] = LH_EXIT_UNREACHABLE,  [LH_ERR_COMPACTED] = LH_EXIT_REFUSED,
-        [LH_ERR_NO_SPACE] = LH_EXIT_UNREACHABLE,    [LH_ERR_CANCELLED] = LH_EXIT_FAILED,
-        [LH_ERR_AUTH] = LH_EXIT_UNREACHABLE,        [LH_ERR_FORBIDDEN] = LH_EXIT_REFUSED,
-        [LH_ERR_IO] = LH_EXIT_USAGE,                [LH_ERR_CHECKSUM] = LH_EXIT_FAILED,
-        [LH_ERR_LEASE_LOST] = LH_EXIT_FAILED,       [LH_ERR_INTERNAL] = LH_EXIT_FAILED,
+        [LH_ERR_INVALID] = LH_EXIT_USAGE,
+        [LH_ERR_NOT_FOUND] = LH_EXIT_REFUSED,
+        [LH_ERR_CONFLICT] = LH_EXIT_REFUSED,
+        [LH_ERR_FENCED] = LH_EXIT_FAILED,
+        [LH_ERR_UNAVAILABLE] = LH_EXIT_UNREACHABLE,
+        [LH_ERR_UNKNOWN_OUTCOME] = LH_EXIT_UNREACHABLE,
+        [LH_ERR_OVERLOADED] = LH_EXIT_UNREACHABLE,
+        [LH_ERR_COMPACTED] = LH_EXIT_REFUSED,
+        [LH_ERR_NO_SPACE] = LH_EXIT_UNREACHABLE,
+        [LH_ERR_CANCELLED] = LH_EXIT_FAILED,
+        [LH_ERR_AUTH] = LH_EXIT_UNREACHABLE,
+        [LH_ERR_FORBIDDEN] = LH_EXIT_REFUSED,
+        [LH_ERR_IO] = LH_EXIT_USAGE,
+        [LH_ERR_CHECKSUM] = LH_EXIT_FAILED,
+        [LH_ERR_LEASE_LOST] = LH_EXIT_FAILED,
+        [LH_ERR_INTERNAL] = LH_EXIT_FAILED,
     };
+    if (error->domain == LH_CLI_ERROR) {
+        return error->code;
+    }
     return error->domain == LH_ERROR ? codes[error->code] : LH_EXIT_FAILED;
 }
 
@@ -191,8 +205,8 @@ int lh_cli_report(LhCli *cli, const GError *error)
 {
     int code = exit_code_of(error);
     if (cli->format == LH_OUTPUT_JSON) {
-        const cJSON *theirs =
-            cli->client != NULL ? lh_client_problem(cli->client, error->message) : NULL;
+        const cJSON *theirs = cli->client != NULL ? lh_client_problem(cli->client, error->message)
+                                                  : NULL;
         cJSON *problem = theirs != NULL ? cJSON_Duplicate(theirs, TRUE) : cJSON_CreateObject();
         if (theirs == NULL) {
             cJSON_AddStringToObject(problem, "type", "about:blank");
@@ -288,13 +302,13 @@ static int command_run(LhCli *cli, char ***args, GError **error)
         help_command(command, cli->out);
         return LH_EXIT_DONE;
     }
+    if (!format_parse(cli, error)) {
+        return LH_EXIT_USAGE;
+    }
     guint n = g_strv_length(*args + 1);
     if (n < command->min_args || n > command->max_args) {
         g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s: wrong arguments; usage: leasehold %s %s",
                     command->name, command->name, command->arguments);
-        return LH_EXIT_USAGE;
-    }
-    if (!format_parse(cli, error)) {
         return LH_EXIT_USAGE;
     }
     if (strcmp(command->name, "help") == 0) {

@@ -1,7 +1,8 @@
 /*
  * The HTTP client: requests on one libcurl handle, whole lists, and what replies mean as errors.
  *
- * Nothing is followed anywhere else: no redirects, no other protocols, no proxy for a loopback address.
+ * Nothing is followed anywhere else: no redirects, no other protocols, no proxy for a loopback
+ * address.
  */
 #include "cli/client.h"
 
@@ -119,10 +120,10 @@ static LhErrorCode code_of(guint status)
         guint status;
         LhErrorCode code;
     } codes[] = {
-        {401, LH_ERR_AUTH},       {403, LH_ERR_FORBIDDEN},       {404, LH_ERR_NOT_FOUND},
-        {405, LH_ERR_FORBIDDEN},  {408, LH_ERR_UNAVAILABLE},     {409, LH_ERR_CONFLICT},
-        {410, LH_ERR_COMPACTED},  {412, LH_ERR_CONFLICT},        {429, LH_ERR_OVERLOADED},
-        {502, LH_ERR_UNAVAILABLE}, {503, LH_ERR_UNAVAILABLE},    {504, LH_ERR_UNKNOWN_OUTCOME},
+        {401, LH_ERR_AUTH},        {403, LH_ERR_FORBIDDEN},   {404, LH_ERR_NOT_FOUND},
+        {405, LH_ERR_FORBIDDEN},   {408, LH_ERR_UNAVAILABLE}, {409, LH_ERR_CONFLICT},
+        {410, LH_ERR_COMPACTED},   {412, LH_ERR_CONFLICT},    {429, LH_ERR_OVERLOADED},
+        {502, LH_ERR_UNAVAILABLE}, {503, LH_ERR_UNAVAILABLE}, {504, LH_ERR_UNKNOWN_OUTCOME},
         {507, LH_ERR_NO_SPACE},
     };
     for (guint i = 0; i < G_N_ELEMENTS(codes); i++) {
@@ -330,8 +331,7 @@ cJSON *lh_client_list(LhClient *client, const char *plural, const char *selector
         }
         gboolean begun = list != NULL;
         cJSON_Delete(list);
-        if (!begun || i >= MAX_LIST_STARTS ||
-            !g_error_matches(local, LH_ERROR, LH_ERR_COMPACTED)) {
+        if (!begun || i >= MAX_LIST_STARTS || !g_error_matches(local, LH_ERROR, LH_ERR_COMPACTED)) {
             g_propagate_error(error, g_steal_pointer(&local));
             return NULL;
         }

@@ -1,17 +1,18 @@
 /*
- * The HTTP client of the commands: requests, whole lists, downloads and watches, on libcurl. Blocking.
+ * The HTTP client of the commands: requests, whole lists, downloads and watches, on libcurl.
+ * Blocking.
  *
  * Errors of LH_ERROR: UNAVAILABLE (no connection, no answer, 5xx), AUTH (401), NOT_FOUND, CONFLICT
- * (409, 412), COMPACTED (410), FORBIDDEN, INVALID (400 and the like, and replies that make no sense are
- * INTERNAL). Messages begin with the object: "services/api-logs: no such object".
+ * (409, 412), COMPACTED (410), FORBIDDEN, INVALID (400 and the like, and replies that make no
+ * sense are INTERNAL). Messages begin with the object: "services/api-logs: no such object".
  */
 #pragma once
+
+#include "base/env.h"
 
 #include <cjson/cJSON.h>
 #include <glib.h>
 #include <stdio.h>
-
-#include "base/env.h"
 
 typedef struct LhClient LhClient;
 
@@ -23,9 +24,9 @@ const char *lh_client_server(const LhClient *client);
 /* The problem object that the server gave with the error @message, or NULL. */
 const cJSON *lh_client_problem(const LhClient *client, const char *message);
 
-/* One request; @path begins with "/". @body (may be NULL) is sent as JSON. @condition (may be NULL): a
- * whole header line, If-Match or If-None-Match. NULL or the reply's object; an empty one if there was
- * no body. @status may be NULL. */
+/* One request; @path begins with "/". @body (may be NULL) is sent as JSON. @condition (may be
+ * NULL): a whole header line, If-Match or If-None-Match. NULL or the reply's object; an empty one
+ * if there was no body. @status may be NULL. */
 cJSON *lh_client_call(LhClient *client, const char *method, const char *path, const char *body,
                       const char *condition, guint *status, GError **error);
 cJSON *lh_client_get(LhClient *client, const char *path, GError **error);

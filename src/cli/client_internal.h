@@ -3,9 +3,9 @@
  */
 #pragma once
 
-#include <curl/curl.h>
-
 #include "cli/client.h"
+
+#include <curl/curl.h>
 
 struct LhClient {
     LhEnv *env;

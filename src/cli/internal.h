@@ -1,14 +1,10 @@
 /*
  * What the commands share: one invocation's options and streams, the table of commands, errors.
  *
- * A command returns an exit code, or fills its error; lh_cli_run turns that into the message and the
- * code. Nothing here outlives one lh_cli_run.
+ * A command returns an exit code, or fills its error; lh_cli_run turns that into the message and
+ * the code. Nothing here outlives one lh_cli_run.
  */
 #pragma once
-
-#include <cjson/cJSON.h>
-#include <glib.h>
-#include <stdio.h>
 
 #include "base/env.h"
 #include "base/json.h"
@@ -17,9 +13,17 @@
 #include "cli/jsonpath.h"
 #include "cli/kinds.h"
 
+#include <cjson/cJSON.h>
+#include <glib.h>
+#include <stdio.h>
+
 #ifndef LEASEHOLD_VERSION
 #define LEASEHOLD_VERSION "unversioned"
 #endif
+
+/* An outcome that is no LH_ERROR; the code is the exit code. */
+#define LH_CLI_ERROR (lh_cli_error_quark())
+GQuark lh_cli_error_quark(void);
 
 enum {
     LH_EXIT_DONE,

@@ -369,15 +369,13 @@ static void collect(const GPtrArray *steps, guint from, const cJSON *value, GPtr
         }
         break;
     case STEP_ALL:
-        cJSON_ArrayForEach(element, value)
-        {
+        cJSON_ArrayForEach(element, value) {
             collect(steps, from + 1, element, found);
         }
         break;
     case STEP_FILTER:
         if (cJSON_IsArray(value)) {
-            cJSON_ArrayForEach(element, value)
-            {
+            cJSON_ArrayForEach(element, value) {
                 if (filter_holds(step, element)) {
                     collect(steps, from + 1, element, found);
                 }

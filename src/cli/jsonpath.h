@@ -1,10 +1,10 @@
 /*
  * JSONPath templates as kubectl has them: `{.items[*].metadata.name}`. Pure; any thread.
  *
- * Text outside braces is copied. Inside: an optional `$` or `@`, then `.name`, `['name']`, `[0]`, `[-1]`,
- * `[*]`, `.*` or `[?(@.a.b=="c")]` (== and != with a string or a number); a literal "text\n"; `range PATH`
- * and `end`. Several results are joined by a space; strings are written raw, objects as JSON; what is
- * missing is nothing.
+ * Text outside braces is copied. Inside: an optional `$` or `@`, then `.name`, `['name']`, `[0]`,
+ * `[-1]`, `[*]`, `.*` or `[?(@.a.b=="c")]` (== and != with a string or a number); a literal
+ * "text\n"; `range PATH` and `end`. Several results are joined by a space; strings are written
+ * raw, objects as JSON; what is missing is nothing.
  */
 #pragma once
 

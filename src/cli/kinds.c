@@ -305,8 +305,7 @@ const cJSON *lh_object_condition(const cJSON *object, const char *type)
     if (conditions == NULL) {
         conditions = lh_value_at(object, "conditions");
     }
-    cJSON_ArrayForEach(condition, conditions)
-    {
+    cJSON_ArrayForEach(condition, conditions) {
         if (strcmp(lh_json_get_string(condition, "type", ""), type) == 0) {
             return condition;
         }
@@ -361,8 +360,7 @@ static char *value_text(const cJSON *value)
     }
     GString *out = g_string_new(NULL);
     const cJSON *element;
-    cJSON_ArrayForEach(element, value)
-    {
+    cJSON_ArrayForEach(element, value) {
         g_autofree char *text = value_text(element);
         g_string_append_printf(out, "%s%s", out->len > 0 ? "," : "", text != NULL ? text : "null");
     }
@@ -416,8 +414,7 @@ static char *conditions_text(const cJSON *object)
     if (conditions == NULL) {
         conditions = lh_value_at(object, "conditions");
     }
-    cJSON_ArrayForEach(condition, conditions)
-    {
+    cJSON_ArrayForEach(condition, conditions) {
         g_string_append_printf(out, "%s%s=%s", out->len > 0 ? "," : "",
                                lh_json_get_string(condition, "type", "?"),
                                lh_json_get_string(condition, "status", "?"));

@@ -1,8 +1,8 @@
 /*
  * Manifests: files and directories → documents → objects, with the line that each came from.
  *
- * YAML is read event by event (libyaml) into cJSON, so that nothing can grow beyond its text: there are
- * no aliases. JSON files go through the JSON parser, which is stricter.
+ * YAML is read event by event (libyaml) into cJSON, so that nothing can grow beyond its text:
+ * there are no aliases. JSON files go through the JSON parser, which is stricter.
  */
 #include "cli/manifest.h"
 
@@ -58,8 +58,9 @@ static gboolean is_int(const char *text)
 /* [-+]? ( \. [0-9]+ | [0-9]+ ( \. [0-9]* )? ) ( [eE] [-+]? [0-9]+ )? */
 static gboolean is_float(const char *text)
 {
-    static const char *const named[] = {".nan",  ".NaN",  ".NAN",  ".inf",  ".Inf",  ".INF",  "-.inf",
-                                        "-.Inf", "-.INF", "+.inf", "+.Inf", "+.INF", NULL};
+    static const char *const named[] = {".nan",  ".NaN",  ".NAN",  ".inf",  ".Inf",
+                                        ".INF",  "-.inf", "-.Inf", "-.INF", "+.inf",
+                                        "+.Inf", "+.INF", NULL};
     if (is_one_of(text, named)) {
         return TRUE;
     }
@@ -156,7 +157,7 @@ static cJSON *read_scalar(Reader *reader, const yaml_event_t *event)
     if (strlen(text) != event->data.scalar.length) {
         return refuse(reader, &event->start_mark, "NUL in a string");
     }
-    gboolean string = !event->data.scalar.plain_implicit;
+    gboolean string = event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
     if (tag != NULL && strcmp(tag, "!") != 0) {
         if (strcmp(tag, YAML_STR_TAG) != 0) {
             return refuse(reader, &event->start_mark, "tag %s is not supported", tag);
@@ -214,7 +215,7 @@ static char *read_key(Reader *reader, const yaml_event_t *event, GHashTable *see
     const char *key = (const char *)event->data.scalar.value;
     if (event->data.scalar.anchor != NULL || strlen(key) != event->data.scalar.length) {
         refuse(reader, &event->start_mark, "anchors and NUL are not supported in keys");
-    } else if (strcmp(key, "<<") == 0 && event->data.scalar.plain_implicit) {
+    } else if (strcmp(key, "<<") == 0 && event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE) {
         refuse(reader, &event->start_mark, "merge keys are not supported");
     } else if (g_hash_table_contains(seen, key)) {
         refuse(reader, &event->start_mark, "key \"%s\" is there twice", key);

@@ -90,11 +90,11 @@ void lh_options_help(const char *names, FILE *out)
             if (option->global != global || !is_wanted(option, names)) {
                 continue;
             }
-            g_autofree char *letter =
-                option->letter != 0 ? g_strdup_printf("-%c, ", option->letter) : g_strdup("    ");
-            g_autofree char *name =
-                g_strdup_printf("%s--%s%s%s", letter, option->name, option->value ? " " : "",
-                                option->value ? option->value : "");
+            g_autofree char *letter = option->letter != 0 ? g_strdup_printf("-%c, ", option->letter)
+                                                          : g_strdup("    ");
+            g_autofree char *name = g_strdup_printf("%s--%s%s%s", letter, option->name,
+                                                    option->value ? " " : "",
+                                                    option->value ? option->value : "");
             fprintf(out, "  %-28s%s\n", name, option->help != NULL ? option->help : "see above");
         }
     }

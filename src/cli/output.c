@@ -20,8 +20,7 @@ static void pretty(const cJSON *value, guint depth, GString *out)
     }
     g_string_append_c(out, object ? '{' : '[');
     const cJSON *child;
-    cJSON_ArrayForEach(child, value)
-    {
+    cJSON_ArrayForEach(child, value) {
         g_string_append_printf(out, "%s\n%*s", child == value->child ? "" : ",",
                                (int)(2 * depth + 2), "");
         if (object) {
@@ -46,16 +45,16 @@ char *lh_json_pretty(const cJSON *value)
 /* Would some reader of YAML, 1.1 or 1.2, take this plain text for something else than a string? */
 static gboolean looks_special(const char *text)
 {
-    static const char *const words[] = {"y",  "n",   "yes", "no", "on",  "off",
-                                        "<<", "true", "false", "=", "null", NULL};
+    static const char *const words[] = {"y",  "n",    "yes",   "no", "on",   "off",
+                                        "<<", "true", "false", "=",  "null", NULL};
     g_autofree char *lower = g_ascii_strdown(text, -1);
     if (lh_yaml_scalar(text) != LH_SCALAR_STRING || g_strv_contains(words, lower)) {
         return TRUE;
     }
     /* Numbers with underscores, times, dates, base 60, binary. */
     return strchr("+-.0123456789", text[0]) != NULL &&
-           (text[strspn(text, "+-._:0123456789eETtZz ")] == '\0' ||
-            g_str_has_prefix(lower, "0x") || g_str_has_prefix(lower, "0b"));
+           (text[strspn(text, "+-._:0123456789eETtZz ")] == '\0' || g_str_has_prefix(lower, "0x") ||
+            g_str_has_prefix(lower, "0b"));
 }
 
 static gboolean emit(yaml_emitter_t *emitter, yaml_event_t *event)
@@ -95,8 +94,7 @@ static gboolean emit_value(yaml_emitter_t *emitter, const cJSON *value)
                                                                 YAML_BLOCK_SEQUENCE_STYLE);
     ok = ok && emit(emitter, &event);
     const cJSON *child;
-    cJSON_ArrayForEach(child, value)
-    {
+    cJSON_ArrayForEach(child, value) {
         ok = ok && (!object || emit_scalar(emitter, child->string, TRUE)) &&
              emit_value(emitter, child);
     }
@@ -175,8 +173,8 @@ LhTable *lh_kind_table(const LhCli *cli, const LhKindView *view, gboolean events
     return lh_table_new((const char *const *)titles->pdata);
 }
 
-void lh_kind_table_add(const LhCli *cli, LhTable *table, const LhKindView *view, const cJSON *object,
-                       const char *event)
+void lh_kind_table_add(const LhCli *cli, LhTable *table, const LhKindView *view,
+                       const cJSON *object, const char *event)
 {
     g_autoptr(GPtrArray) cells = g_ptr_array_new();
     const char *unknown = lh_json_get_string(object, "error", NULL);
@@ -205,8 +203,7 @@ static void output_table(LhCli *cli, const LhKindView *view, const cJSON *items)
     }
     g_autoptr(LhTable) table = lh_kind_table(cli, view, FALSE);
     const cJSON *item;
-    cJSON_ArrayForEach(item, items)
-    {
+    cJSON_ArrayForEach(item, items) {
         lh_kind_table_add(cli, table, view, item, NULL);
     }
     lh_table_print(table, cli->out);
@@ -221,8 +218,7 @@ void lh_output_objects(LhCli *cli, const LhKindView *view, const cJSON *list, gb
         output_table(cli, view, items);
         break;
     case LH_OUTPUT_NAME:
-        cJSON_ArrayForEach(item, items)
-        {
+        cJSON_ArrayForEach(item, items) {
             g_autofree char *name = g_strdup_printf("%s/%s\n", view->plural, lh_object_name(item));
             lh_output_text(cli->out, name);
         }

@@ -10,10 +10,10 @@
 
 /* ---- text ---- */
 
-char *lh_json_pretty(const cJSON *value);                 /* two spaces, a newline at the end */
-char *lh_yaml_print(const cJSON *value);                  /* one document, without "---" */
-void lh_output_text(FILE *out, const char *text);         /* control characters become '?' */
-void lh_output_value(LhCli *cli, const cJSON *value);     /* in -o's format; tables: as YAML */
+char *lh_json_pretty(const cJSON *value);             /* two spaces, a newline at the end */
+char *lh_yaml_print(const cJSON *value);              /* one document, without "---" */
+void lh_output_text(FILE *out, const char *text);     /* control characters become '?' */
+void lh_output_value(LhCli *cli, const cJSON *value); /* in -o's format; tables: as YAML */
 
 /* ---- tables ---- */
 
@@ -29,8 +29,8 @@ void lh_table_free(LhTable *table); /* accepts NULL */
 
 /* The table of a kind, and an object's row. @event (may be NULL) is a first column of its own. */
 LhTable *lh_kind_table(const LhCli *cli, const LhKindView *view, gboolean events);
-void lh_kind_table_add(const LhCli *cli, LhTable *table, const LhKindView *view, const cJSON *object,
-                       const char *event);
+void lh_kind_table_add(const LhCli *cli, LhTable *table, const LhKindView *view,
+                       const cJSON *object, const char *event);
 
 /* ---- objects ---- */
 

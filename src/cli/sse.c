@@ -1,8 +1,8 @@
 /*
  * Server-sent events: bytes → events. Pure.
  *
- * Lines end in LF, CR LF or CR; an empty line dispatches; a comment is skipped. An event without data
- * is no event.
+ * Lines end in LF, CR LF or CR; an empty line dispatches; a comment is skipped. An event without
+ * data is no event.
  */
 #include "cli/sse.h"
 

@@ -10,7 +10,7 @@
 struct LhTable {
     char **titles;
     guint n;
-    gsize *widths; /* in characters */
+    gsize *widths;   /* in characters */
     GPtrArray *rows; /* char **, not printed yet */
     gboolean started;
 };

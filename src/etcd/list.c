@@ -11,12 +11,17 @@
 
 #include <string.h>
 
-#define DEFAULT_PAGE_KEYS 100000
-#define PAGE_DEADLINE_MS  30000
-#define MAX_ATTEMPTS      6 /* of one page: about 5 s of backoff */
-#define BACKOFF_FIRST_MS  100
-#define BACKOFF_CAP_MS    5000
-#define MAX_RESTARTS      5
+/* Values may have 64 KiB: the first page is small, the others have as many keys as make a page. etcd
+ * 3.4 walks all keys that remain for each page, so small pages of a large range are quadratic. */
+#define FIRST_PAGE_KEYS  10000
+#define FEWEST_PAGE_KEYS 1000
+#define MOST_PAGE_KEYS   250000
+#define PAGE_BYTES       (64 * 1024 * 1024)
+#define PAGE_DEADLINE_MS 30000
+#define MAX_ATTEMPTS     6 /* of one page: about 5 s of backoff */
+#define BACKOFF_FIRST_MS 100
+#define BACKOFF_CAP_MS   5000
+#define MAX_RESTARTS     5
 
 struct LhList {
     LhEnv *env;
@@ -26,6 +31,7 @@ struct LhList {
     char *last_key; /* the greatest key that was handed over, NULL: none; may hold any bytes */
     gsize last_key_len;
     gint64 wanted_revision, page_keys;
+    gboolean adapt;      /* page_keys */
     LhEtcdHeader header; /* of the first page; revision 0: not yet */
     guint attempt, restarts;
     gboolean cancelled, in_callback;
@@ -95,6 +101,15 @@ static gsize count_known(const LhList *list, const LhRangeReply *reply)
     return n;
 }
 
+static void adapt_page(LhList *list, const LhKv *kvs, gsize n)
+{
+    gsize sum = 0;
+    for (gsize i = 0; i < n; i++)
+        sum += kvs[i].key_len + kvs[i].value_len + sizeof *kvs;
+    gint64 keys = (gint64)(PAGE_BYTES / (sum / n));
+    list->page_keys = CLAMP(keys, FEWEST_PAGE_KEYS, MOST_PAGE_KEYS);
+}
+
 static void start_over(LhList *list, const GError *error)
 {
     if (list->wanted_revision != 0 || list->restarts == MAX_RESTARTS) {
@@ -154,6 +169,8 @@ static void on_page(const LhRangeReply *reply, const GError *error, gpointer dat
         g_free(list->last_key);
         list->last_key = g_memdup2(last->key, last->key_len + 1);
         list->last_key_len = last->key_len;
+        if (list->adapt)
+            adapt_page(list, reply->kvs, reply->n_kvs);
         set_from(list, list->last_key);
         ask(list);
     }
@@ -190,7 +207,8 @@ LhList *lh_list_start(LhEnv *env, LhEtcd *etcd, const char *prefix, gint64 revis
     list->range_end = lh_etcd_prefix_end(prefix);
     list->from = g_strdup(prefix);
     list->wanted_revision = revision;
-    list->page_keys = page_keys > 0 ? page_keys : DEFAULT_PAGE_KEYS;
+    list->page_keys = page_keys > 0 ? page_keys : FIRST_PAGE_KEYS;
+    list->adapt = page_keys <= 0;
     list->funcs = *funcs;
     list->data = data;
     ask(list);

@@ -18,8 +18,10 @@ typedef struct {
     void (*done)(const LhEtcdHeader *header, const GError *error, gpointer data);
 } LhListFuncs;
 
-/* @prefix ends with '/'. @page_keys 0: 100,000 for keys of the product (a page on etcd 3.4 walks all
- * keys that remain, so small pages are quadratic); the gRPC receive limit is off. @revision 0: newest. */
+/* @prefix ends with '/'. @page_keys 0: 10,000, then as many as make 64 MiB, 250,000 at most (a page on
+ * etcd 3.4 walks all keys that remain, so small pages are quadratic; the gRPC receive limit is off).
+ * @revision 0: newest; then a list whose revision is compacted begins again, 5 times at most.
+ * A page that fails with an error of class retry is asked for again, 5 times with backoff. */
 LhList *lh_list_start(LhEnv *env, LhEtcd *etcd, const char *prefix, gint64 revision, gint64 page_keys,
                       const LhListFuncs *funcs, gpointer data);
 /* No callback runs after it. Accepts NULL. */

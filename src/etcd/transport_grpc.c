@@ -2,7 +2,7 @@
  * rpc.h on gRPC's C core. The only file that includes <grpc/…>; it knows nothing of etcd but its lease
  * connection and the hasleader metadata.
  *
- * The loop thread starts calls. The queue thread sits in grpc_completion_queue_next, decodes replies
+ * The loop thread starts calls. A lane's thread sits in grpc_completion_queue_next, decodes replies
  * into memory that nobody else touches yet, and posts them; a GSource on the loop delivers what was
  * posted, in order. Whether a call still has an owner (cancelled, dropped, closing) is the loop's to
  * know alone. It must not retry anything, and nothing here outlives lh_rpc_free.
@@ -33,18 +33,24 @@ struct Posted {
 
 /* What gRPC is asked to do; its address is the tag. */
 typedef struct {
-    gint begun; /* atomic: hands the owner's memory from the loop to the queue thread */
-    void (*ended)(gpointer owner, gboolean ok); /* queue thread */
+    gint begun; /* atomic: hands the owner's memory from the loop to the lane's thread */
+    void (*ended)(gpointer owner, gboolean ok); /* lane's thread */
     gpointer owner;
 } Op;
 
+/* A connection with a thread of its own. Leases have one for themselves: their answers must not wait
+ * until a page of 100 MB has been received and decoded. */
+typedef struct {
+    grpc_completion_queue *queue;
+    grpc_channel *channel;
+    GThread *thread;
+} Lane;
+
 struct LhRpc {
     const LhRpcMethod *methods;
-    grpc_completion_queue *queue;
-    grpc_channel *channel, *lease_channel;
+    Lane lanes[2];     /* leases: 1 */
     void **registered; /* by method */
     char *target;
-    GThread *thread;
     GSource *source; /* delivers what was posted */
 
     GMutex lock;
@@ -53,7 +59,7 @@ struct LhRpc {
 
     /* The loop's. */
     Posted *ready, **ready_tail; /* taken from posted, not delivered yet */
-    GQueue calls, streams;       /* by their links: what the queue thread may still speak of */
+    GQueue calls, streams;       /* by their links: what a lane's thread may still speak of */
     gboolean closing;
 };
 
@@ -184,10 +190,10 @@ static gboolean dispatch(GSource *source, G_GNUC_UNUSED GSourceFunc func,
 
 static gpointer run_queue(gpointer data)
 {
-    LhRpc *rpc = data;
+    grpc_completion_queue *queue = data;
     for (;;) {
-        grpc_event event = grpc_completion_queue_next(rpc->queue,
-                                                      gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
+        grpc_event event = grpc_completion_queue_next(queue, gpr_inf_future(GPR_CLOCK_REALTIME),
+                                                      NULL);
         if (event.type == GRPC_QUEUE_SHUTDOWN)
             return NULL;
         Op *op = event.tag;
@@ -270,16 +276,17 @@ static GError *make_error(const LhRpcMethod *method, grpc_status_code code, grpc
                         (const char *)GRPC_SLICE_START_PTR(details), GRPC_SLICE_LENGTH(details));
 }
 
-static grpc_channel *get_channel(const LhRpc *rpc, guint method)
+static const Lane *get_lane(const LhRpc *rpc, guint method)
 {
-    return rpc->methods[method].lease ? rpc->lease_channel : rpc->channel;
+    return &rpc->lanes[rpc->methods[method].lease];
 }
 
 static grpc_call *make_call(LhRpc *rpc, guint method, gpr_timespec deadline)
 {
-    return grpc_channel_create_registered_call(get_channel(rpc, method), NULL,
-                                               GRPC_PROPAGATE_DEFAULTS, rpc->queue,
-                                               rpc->registered[method], deadline, NULL);
+    const Lane *lane = get_lane(rpc, method);
+    return grpc_channel_create_registered_call(lane->channel, NULL, GRPC_PROPAGATE_DEFAULTS,
+                                               lane->queue, rpc->registered[method], deadline,
+                                               NULL);
 }
 
 /* --- unary calls --- */
@@ -374,8 +381,8 @@ static void connectivity_changed(gpointer owner, G_GNUC_UNUSED gboolean ok)
 static void call_send_connected(LhRpcCall *call)
 {
     LhRpc *rpc = call->rpc;
-    grpc_channel *channel = get_channel(rpc, call->method);
-    grpc_connectivity_state state = grpc_channel_check_connectivity_state(channel, TRUE);
+    const Lane *lane = get_lane(rpc, call->method);
+    grpc_connectivity_state state = grpc_channel_check_connectivity_state(lane->channel, TRUE);
     if (state == GRPC_CHANNEL_READY) {
         call_send(call);
         return;
@@ -384,7 +391,7 @@ static void call_send_connected(LhRpcCall *call)
     if (connecting && gpr_time_cmp(gpr_now(GPR_CLOCK_MONOTONIC), call->deadline) < 0) {
         call->op = (Op){.ended = connectivity_changed, .owner = call};
         g_atomic_int_set(&call->op.begun, TRUE);
-        grpc_channel_watch_connectivity_state(channel, state, call->deadline, rpc->queue,
+        grpc_channel_watch_connectivity_state(lane->channel, state, call->deadline, lane->queue,
                                               &call->op);
         return;
     }
@@ -632,13 +639,14 @@ static grpc_channel *make_channel(const char *target)
         {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 0},
         {GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0},
         {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100},
-        {GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100},
+        /* The least time that one attempt gets; attempts that fail at once do not wait for it. */
+        {GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000},
         {GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000},
         {GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, -1},
         {GRPC_ARG_ENABLE_RETRIES, 0},                    /* nothing is retried below etcd.h */
         {GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1}, /* no TXT lookups */
         {GRPC_ARG_ENABLE_HTTP_PROXY, 0},                 /* http_proxy is for other traffic */
-        {GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1},         /* else both channels share a connection */
+        {GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1},         /* else the lanes share a connection */
     };
     grpc_arg args[G_N_ELEMENTS(settings)];
     for (gsize i = 0; i < G_N_ELEMENTS(settings); i++) {
@@ -661,14 +669,15 @@ LhRpc *lh_rpc_new(const char *target, const LhRpcMethod *methods, guint n_method
     grpc_init();
     LhRpc *rpc = g_rc_box_new0(LhRpc);
     rpc->methods = methods;
-    rpc->queue = grpc_completion_queue_create_for_next(NULL);
-    rpc->channel = make_channel(target);
-    rpc->lease_channel = make_channel(target);
+    for (guint i = 0; i < G_N_ELEMENTS(rpc->lanes); i++) {
+        rpc->lanes[i].queue = grpc_completion_queue_create_for_next(NULL);
+        rpc->lanes[i].channel = make_channel(target);
+    }
     rpc->target = g_strdup(target);
     rpc->registered = g_new(void *, n_methods);
     for (guint i = 0; i < n_methods; i++)
-        rpc->registered[i] = grpc_channel_register_call(get_channel(rpc, i), methods[i].path, NULL,
-                                                        NULL);
+        rpc->registered[i] = grpc_channel_register_call(get_lane(rpc, i)->channel, methods[i].path,
+                                                        NULL, NULL);
     g_mutex_init(&rpc->lock);
     g_cond_init(&rpc->not_empty);
     rpc->posted_tail = &rpc->posted;
@@ -679,7 +688,9 @@ LhRpc *lh_rpc_new(const char *target, const LhRpcMethod *methods, guint n_method
     ((Source *)rpc->source)->rpc = rpc;
     g_source_set_static_name(rpc->source, "etcd");
     g_source_attach(rpc->source, context);
-    rpc->thread = g_thread_new("etcd", run_queue, rpc);
+    for (guint i = 0; i < G_N_ELEMENTS(rpc->lanes); i++)
+        rpc->lanes[i].thread = g_thread_new(i == 0 ? "etcd" : "etcd leases", run_queue,
+                                            rpc->lanes[i].queue);
     return rpc;
 }
 
@@ -691,16 +702,18 @@ void lh_rpc_free(LhRpc *rpc)
     for (GList *link = rpc->streams.head; link != NULL; link = link->next)
         lh_rpc_drop(link->data);
     /* Ends the waiting for a connection too. */
-    grpc_channel_destroy(rpc->channel);
-    grpc_channel_destroy(rpc->lease_channel);
+    for (guint i = 0; i < G_N_ELEMENTS(rpc->lanes); i++)
+        grpc_channel_destroy(rpc->lanes[i].channel);
     while (rpc->calls.length + rpc->streams.length > 0) {
         if (!deliver_next(rpc))
             take_posted(rpc, TRUE);
     }
     /* Only now, with nothing under way: a batch must not be started on a queue that shuts down. */
-    grpc_completion_queue_shutdown(rpc->queue);
-    g_thread_join(rpc->thread);
-    grpc_completion_queue_destroy(rpc->queue);
+    for (guint i = 0; i < G_N_ELEMENTS(rpc->lanes); i++) {
+        grpc_completion_queue_shutdown(rpc->lanes[i].queue);
+        g_thread_join(rpc->lanes[i].thread);
+        grpc_completion_queue_destroy(rpc->lanes[i].queue);
+    }
     g_source_destroy(rpc->source);
     g_source_unref(rpc->source);
     g_free(rpc->registered);

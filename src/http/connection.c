@@ -1,9 +1,9 @@
 /*
  * Connections: their deadlines, and noticing that the peer has gone.
  *
- * A connection waits for a complete request at most HTTP_REQUEST_TIMEOUT_MS, however busily it trickles.
- * libmicrohttpd does not look at suspended connections; an epoll set of our own does, edge-triggered,
- * and only for the peer's end.
+ * A connection waits for a complete request at most HTTP_REQUEST_TIMEOUT_MS, however busily it
+ * trickles. libmicrohttpd does not look at suspended connections; an epoll set of our own does,
+ * edge-triggered, and only for the peer's end.
  */
 #include "http/internal.h"
 
@@ -17,7 +17,7 @@ void lh_http_connection_cut(LhHttpConnection *connection)
     shutdown(connection->fd, SHUT_RDWR);
 }
 
-/* libmicrohttpd does not make its epoll descriptor readable for this when it runs without threads. */
+/* Without threads, libmicrohttpd does not make its epoll descriptor readable for this. */
 void lh_http_connection_resume(LhHttpConnection *connection)
 {
     connection->server->resumed = TRUE;

@@ -2,9 +2,9 @@
  * Who may ask: the checks before routing that keep web pages of other origins out (CONTRACT.md
  * section 3). Pure. Authentication, when there is one, is decided here too.
  *
- * On loopback, Host must name this host and our port: a page whose name was re-bound to 127.0.0.1 sends
- * its own name. An Origin must be the one that Host gives. A body must be JSON, because a form cannot
- * send that without asking first.
+ * On loopback, Host must name this host and our port: a page whose name was re-bound to 127.0.0.1
+ * sends its own name. An Origin must be the one that Host gives. A body must be JSON, because a
+ * form cannot send that without asking first.
  */
 #include "http/internal.h"
 

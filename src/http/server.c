@@ -1,6 +1,6 @@
 /*
- * The daemon: the listening socket, libmicrohttpd on the main loop, and the way of a request from its
- * first line to its handler.
+ * The daemon: the listening socket, libmicrohttpd on the main loop, and the way of a request from
+ * its first line to its handler.
  *
  * libmicrohttpd runs without threads; its epoll descriptor and its timeout, with the hang-ups of
  * connection.c, are one GSource.

@@ -1,25 +1,25 @@
 /*
- * An HTTP server on the GLib main loop (libmicrohttpd, its epoll descriptor as a GSource): routing,
- * bodies with limits, JSON and problem replies, files, server-sent events.
+ * An HTTP server on the GLib main loop (libmicrohttpd, its epoll descriptor as a GSource):
+ * routing, bodies with limits, JSON and problem replies, files, server-sent events.
  *
- * Loop thread only. A handler answers at once or later: it gets an LhHttpRequest and must end it with
- * exactly one lh_http_reply…() call (or turn it into an event stream); the request is then freed.
- * If the client goes away first, @gone is called, once, and the handler's reply, which is still due
- * (from within @gone at the earliest), becomes a no-op. That holds for lh_http_server_free too: a
- * request that waits for its reply outlives the server. A client that shuts down its sending side
- * while it waits for a late reply or a stream counts as gone.
+ * Loop thread only. A handler answers at once or later: it gets an LhHttpRequest and must end it
+ * with exactly one lh_http_reply…() call (or turn it into an event stream); the request is then
+ * freed. If the client goes away first, @gone is called, once, and the handler's reply, which is
+ * still due (from within @gone at the earliest), becomes a no-op. That holds for
+ * lh_http_server_free too: a request that waits for its reply outlives the server. A client that
+ * shuts down its sending side while it waits for a late reply or a stream counts as gone.
  *
  * Refused before a handler sees it: paths with bad escapes, %2F, NUL, control characters, invalid
- * UTF-8, or with ".", ".." or empty segments (400); bodies over max_body (413); headers over 32 KiB
- * (431, 414; libmicrohttpd's own page); a request that is not complete 30 s after its connection was
- * opened or its predecessor answered (408, closed). HEAD works wherever GET does.
+ * UTF-8, or with ".", ".." or empty segments (400); bodies over max_body (413); headers over 32
+ * KiB (431, 414; libmicrohttpd's own page); a request that is not complete 30 s after its
+ * connection was opened or its predecessor answered (408, closed). HEAD works wherever GET does.
  */
 #pragma once
 
+#include "base/env.h"
+
 #include <cjson/cJSON.h>
 #include <glib.h>
-
-#include "base/env.h"
 
 typedef struct LhHttpServer LhHttpServer;
 typedef struct LhHttpRequest LhHttpRequest;
@@ -28,11 +28,11 @@ typedef struct LhHttpStream LhHttpStream; /* server-sent events */
 typedef void (*LhHttpHandler)(LhHttpRequest *request, gpointer data);
 
 typedef struct {
-    const char *listen;      /* "127.0.0.1:8083", "[::1]:0"; port 0: any */
-    gboolean insecure;       /* permits a non-loopback address without TLS and authentication */
-    gsize max_body;          /* 0: 1 MiB */
-    guint max_connections;   /* 0: 1,024; further ones wait in the backlog */
-    guint max_per_ip;        /* 0: half of max_connections; further ones are closed */
+    const char *listen;    /* "127.0.0.1:8083", "[::1]:0"; port 0: any */
+    gboolean insecure;     /* permits a non-loopback address without TLS and authentication */
+    gsize max_body;        /* 0: 1 MiB */
+    guint max_connections; /* 0: 1,024; further ones wait in the backlog */
+    guint max_per_ip;      /* 0: half of max_connections; further ones are closed */
 } LhHttpOptions;
 
 /* Addresses are numeric, or "localhost". Sets SIGPIPE to be ignored if it has its default action.
@@ -44,10 +44,11 @@ void lh_http_server_free(LhHttpServer *server);
 /* "127.0.0.1:41234"; lives as long as the server. */
 const char *lh_http_server_address(const LhHttpServer *server);
 
-/* @path: exact ("/healthz"), or ending in "/" + "*" for everything below. First match in order added
- * wins; no path: 404, path with another method: 405 with Allow. On loopback without authentication Host
- * and Origin are checked (403); elsewhere an Origin must be that of Host. PUT, POST and PATCH, and a
- * DELETE with a body, need Content-Type: application/json (415) (CONTRACT.md section 3). */
+/* @path: exact ("/healthz"), or ending in "/" + "*" for everything below. First match in order
+ * added wins; no path: 404, path with another method: 405 with Allow. On loopback without
+ * authentication Host and Origin are checked (403); elsewhere an Origin must be that of Host. PUT,
+ * POST and PATCH, and a DELETE with a body, need Content-Type: application/json (415) (CONTRACT.md
+ * section 3). */
 void lh_http_server_route(LhHttpServer *server, const char *method, const char *path,
                           LhHttpHandler handler, gpointer data);
 
@@ -72,19 +73,21 @@ void lh_http_reply(LhHttpRequest *request, guint status, const char *content_typ
 /* Takes @json (a compact text made by g_malloc). @etag may be NULL. */
 void lh_http_reply_json(LhHttpRequest *request, guint status, char *json, const char *etag);
 /* RFC 9457: application/problem+json {type:"about:blank", title, status, detail, field}. */
-void lh_http_reply_problem(LhHttpRequest *request, guint status, const char *field, const char *format,
-                           ...) G_GNUC_PRINTF(4, 5);
-/* The status that fits an LH_ERROR code, and the problem; INVALID 400, NOT_FOUND 404, CONFLICT 409 … */
+void lh_http_reply_problem(LhHttpRequest *request, guint status, const char *field,
+                           const char *format, ...) G_GNUC_PRINTF(4, 5);
+/* The status that fits an LH_ERROR code, and the problem; INVALID 400, NOT_FOUND 404 … */
 void lh_http_reply_error(LhHttpRequest *request, const GError *error);
-/* A regular file opened by the caller (takes @fd), GET and HEAD; one Range and If-Range honoured. */
+/* A regular file opened by the caller (takes @fd). One Range is honoured, with If-Range. */
 void lh_http_reply_fd(LhHttpRequest *request, int fd, const char *content_type);
 
 /* Turns the request into text/event-stream. @closed: the client went away, was too slow (more than
  * 4 MiB waiting, or nothing taken for a minute) or the server is being freed; called once, from the
  * loop; the stream is freed after it. A comment line is sent every 15 s.
  * NULL when the client had gone already (@closed is then not called). */
-LhHttpStream *lh_http_stream_open(LhHttpRequest *request, void (*closed)(gpointer data), gpointer data);
+LhHttpStream *lh_http_stream_open(LhHttpRequest *request, void (*closed)(gpointer data),
+                                  gpointer data);
 /* @id below 0, @event NULL: left out. @data may have several lines. */
 void lh_http_stream_send(LhHttpStream *stream, gint64 id, const char *event, const char *data);
-/* Ends the stream after what was sent; @closed will not be called, @stream is invalid. Accepts NULL. */
+/* Ends the stream after what was sent; @closed will not be called, @stream is invalid. Accepts
+ * NULL. */
 void lh_http_stream_close(LhHttpStream *stream);

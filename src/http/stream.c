@@ -2,8 +2,8 @@
  * Server-sent events: a buffer that libmicrohttpd empties when the client takes it.
  *
  * An empty buffer suspends the connection, a new event resumes it. A stream ends in one place,
- * lh_http_stream_ended, called when libmicrohttpd has finished with the request; everything else only
- * asks for that.
+ * lh_http_stream_ended, called when libmicrohttpd has finished with the request; everything else
+ * only asks for that.
  */
 #include "http/internal.h"
 

@@ -1,8 +1,8 @@
 /*
  * The request target: strict percent-decoding of path and query. Pure.
  *
- * A path that two readers could understand differently is refused, not repaired: handlers may use what
- * they get as a key or below a directory without looking at it again.
+ * A path that two readers could understand differently is refused, not repaired: handlers may use
+ * what they get as a key or below a directory without looking at it again.
  */
 #include "http/internal.h"
 

@@ -1,6 +1,6 @@
 /*
- * The conformance suite against a real etcd of our own ($LEASEHOLD_TEST_ETCD, or the one in the PATH).
- * Without any: skipped (77).
+ * The conformance suite against a real etcd of our own ($LEASEHOLD_TEST_ETCD, or the one in the
+ * PATH). Without any: skipped (77).
  */
 #include "base/log.h"
 #include "etcd/transport_grpc.h"

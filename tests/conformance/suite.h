@@ -1,9 +1,9 @@
 /*
- * What the conformance tests are written with: one driver (the fake under virtual time, or a real etcd),
- * calls that wait for their answer, and recorders for watches.
+ * What the conformance tests are written with: one driver (the fake under virtual time, or a real
+ * etcd), calls that wait for their answer, and recorders for watches.
  *
- * Every test works under a prefix of its own, k("name"), because all share one server. Whatever these
- * functions return lives until the end of the test.
+ * Every test works under a prefix of its own, k("name"), because all share one server. Whatever
+ * these functions return lives until the end of the test.
  */
 #pragma once
 

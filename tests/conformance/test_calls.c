@@ -239,7 +239,7 @@ static void call_lease_is_rearmed_after_a_crash(void **state)
 
 enum { FLIGHT = 64 };
 
-/* FLIGHT puts, each of a key of its own; the loop runs until some are answered, so all are on the way. */
+/* FLIGHT puts, each of a key of its own. */
 static Answer **take_off(gint64 deadline_ms)
 {
     Answer **answers = scratch((FLIGHT + 1) * sizeof(Answer *));

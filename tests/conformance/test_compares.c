@@ -1,6 +1,6 @@
 /*
- * Conformance of a transaction's compares: every target with every result, on present and missing keys,
- * on ranges, on empty ranges.
+ * Conformance of a transaction's compares: every target with every result, on present and missing
+ * keys, on ranges, on empty ranges.
  */
 #include "suite.h"
 

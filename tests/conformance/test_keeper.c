@@ -146,7 +146,7 @@ static void keeper_hears_that_it_is_lost(void **state)
     lh_lease_revoke(keeping->lease, NULL, NULL);
 }
 
-/* In doubt at the local deadline, which is never later than the server's; what then happened is said. */
+/* In doubt at the local deadline, never later than the server's; then it says what happened. */
 static void keeper_doubts_at_its_deadline(void **state)
 {
     Keeping *keeping = start_keeping(3);

@@ -1,5 +1,6 @@
 /*
- * Conformance of transactions: branches, revisions, the order of ops, and what is refused as a whole.
+ * Conformance of transactions: branches, revisions, the order of ops, and what is refused as a
+ * whole.
  */
 #include "suite.h"
 

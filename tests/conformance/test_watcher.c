@@ -1,6 +1,6 @@
 /*
- * watcher.h on both servers: nothing lost, nothing twice, whole revisions, over closed streams, crashes,
- * fragments and compactions.
+ * watcher.h on both servers: nothing lost, nothing twice, whole revisions, over closed streams,
+ * crashes, fragments and compactions.
  */
 #include "etcd/watcher.h"
 #include "suite.h"

@@ -151,6 +151,20 @@ static void watch_of_a_prefix_ends_at_its_separator(void **state)
     assert_string_equal(event_at(dot, 0)->key, k("job_1.x"));
 }
 
+static void watch_of_a_range_is_not_of_a_prefix(void **state)
+{
+    Watching *w = watch_created(k("b/"), k("b2"), 0); /* as long as a prefix's end, but another */
+    const char *names[] = {"a/x", "b/x", "b0", "b1/x", "b2", "b3", "c/x", "b."};
+    for (gsize i = 0; i < G_N_ELEMENTS(names); i++) {
+        put(k(names[i]), "");
+    }
+    wait_events(w, 3);
+    const char *heard[] = {"b/x", "b0", "b1/x"};
+    for (guint i = 0; i < G_N_ELEMENTS(heard); i++) {
+        assert_string_equal(event_at(w, i)->key, k(heard[i]));
+    }
+}
+
 static void watch_from_the_future_waits_for_it(void **state)
 {
     if (version_before("3.4.38")) {
@@ -369,6 +383,7 @@ const struct CMUnitTest watch_tests[] = {
     TEST(watch_hears_deletions_with_key_and_revision_only),
     TEST(watch_of_a_key_is_not_of_a_prefix),
     TEST(watch_of_a_prefix_ends_at_its_separator),
+    TEST(watch_of_a_range_is_not_of_a_prefix),
     TEST(watch_from_the_future_waits_for_it),
     TEST(watch_from_a_compacted_revision_is_canceled),
     TEST(watch_from_the_compaction_revision_itself),

@@ -1,13 +1,14 @@
 /*
  * Virtual time: one scheduler (SimWorld), many machines (each an LhEnv of base/env.h), one thread.
  *
- * Nothing happens by itself: sim_world_step() runs the next due timer of any machine and moves the time
- * to it. Timers that are due at the same millisecond run in an order that the seed chooses between
- * machines, and in the order of their creation on one machine. The same seed and the same calls give the
- * same run. A machine's own monotonic clock has an offset of its own, so that comparing two machines'
- * monotonic times is found out; the world's time starts at 0.
+ * Nothing happens by itself: sim_world_step() runs the next due timer of any machine and moves the
+ * time to it. Timers that are due at the same millisecond run in an order that the seed chooses
+ * between machines, and in the order of their creation on one machine. The same seed and the same
+ * calls give the same run. A machine's own monotonic clock has an offset of its own, so that
+ * comparing two machines' monotonic times is found out; the world's time starts at 0.
  *
- * A *machine* here is one process: after a crash make a new one (sim_machine_new) for its successor.
+ * A *machine* here is one process: after a crash make a new one (sim_machine_new) for its
+ * successor.
  */
 #pragma once
 
@@ -40,8 +41,8 @@ gint64 sim_world_next_ms(SimWorld *world);
 LhEnv *sim_machine_new(SimWorld *world, const char *name);
 const char *sim_machine_name(const LhEnv *env);
 
-/* SIGSTOP: its timers and deliveries wait; its clocks go on. After resume all that was missed runs at
- * once, in the order of the times at which it was due. */
+/* SIGSTOP: its timers and deliveries wait; its clocks go on. After resume all that was missed runs
+ * at once, in the order of the times at which it was due. */
 void sim_machine_pause(LhEnv *env);
 void sim_machine_resume(LhEnv *env);
 gboolean sim_machine_paused(const LhEnv *env);

@@ -1,9 +1,9 @@
 /*
  * A real etcd for tests: one member, its own data directory, free ports on loopback.
  *
- * The binary is $LEASEHOLD_TEST_ETCD, or `etcd` from the PATH. It dies with this process (and with the
- * thread that started it: start it from the main thread), and only its own pid is ever signalled. All
- * calls block; start and restart return when it answers reads and writes.
+ * The binary is $LEASEHOLD_TEST_ETCD, or `etcd` from the PATH. It dies with this process (and with
+ * the thread that started it: start it from the main thread), and only its own pid is ever
+ * signalled. All calls block; start and restart return when it answers reads and writes.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 
 typedef struct EtcdProcess EtcdProcess;
 
-/* @args: more arguments for etcd, NULL-ended, may be NULL. NULL with LH_ERR_NOT_FOUND: no binary. */
+/* @args: more arguments for etcd, NULL-ended or NULL. NULL with LH_ERR_NOT_FOUND: no binary. */
 EtcdProcess *etcd_process_new(const char *const *args, GError **error);
 void etcd_process_free(EtcdProcess *etcd); /* kills it, removes its data; accepts NULL */
 

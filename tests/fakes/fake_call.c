@@ -4,7 +4,8 @@
  *   caller ──delay──▶ fake_call_arrived ──▶ apply ──delay──▶ on_deliver ──▶ callback
  *             cut: held_requests   frozen, no leader: server->held   cut: held_replies
  *
- * A call is answered once: what arrives after its deadline, its cancellation or its failure is dropped.
+ * A call is answered once: what arrives after its deadline, its cancellation or its failure is
+ * dropped.
  */
 #include "fake_internal.h"
 

@@ -1,9 +1,9 @@
 /*
- * The fake server as a whole: its life, what an operator does to it, faults of the server itself, and
- * the history that invariants are checked against.
+ * The fake server as a whole: its life, what an operator does to it, faults of the server itself,
+ * and the history that invariants are checked against.
  *
- * What arrives while the server is frozen or has no leader waits in `held` and is done afterwards in
- * the order of arrival, if its caller has given up by then or not.
+ * What arrives while the server is frozen or has no leader waits in `held` and is done afterwards
+ * in the order of arrival, if its caller has given up by then or not.
  */
 #include "fake_internal.h"
 
@@ -53,8 +53,12 @@ FakeEtcd *fake_etcd_new(LhEnv *env, const FakeEtcdOptions *options)
     return server;
 }
 
-static void drop_held(FakeEtcd *server)
+/* Whatever has not been applied yet never will be. */
+static void drop_requests(FakeEtcd *server)
 {
+    while (server->on_the_way.head != NULL) {
+        fake_call_forget(server->on_the_way.head->data);
+    }
     while (server->held.head != NULL) {
         FakeCall *call = server->held.head->data;
         g_queue_unlink(&server->held, &call->held);
@@ -68,10 +72,7 @@ void fake_etcd_free(FakeEtcd *server)
         return;
     }
     g_assert(server->clients->len == 0);
-    drop_held(server);
-    while (server->on_the_way.head != NULL) {
-        fake_call_forget(server->on_the_way.head->data);
-    }
+    drop_requests(server);
     lh_timer_clear(server->env, &server->leader_timer);
     lh_timer_clear(server->env, &server->no_leader_timer);
     g_ptr_array_free(server->clients, TRUE);
@@ -135,7 +136,7 @@ void fake_etcd_stop(FakeEtcd *server)
     end_election(server);
     server->stopped = TRUE;
     server->frozen = FALSE;
-    drop_held(server);
+    drop_requests(server);
     lh_timer_clear(server->env, &server->expiry_timer);
     for (guint i = 0; i < server->clients->len; i++) {
         FakeClient *client = server->clients->pdata[i];

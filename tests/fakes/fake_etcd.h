@@ -1,13 +1,13 @@
 /*
- * An etcd in memory, behind the vtable of etcd/etcd.h: for the simulation (virtual time) and for unit
- * tests (any LhEnv). tests/conformance/ holds it to what a real etcd does.
+ * An etcd in memory, behind the vtable of etcd/etcd.h: for the simulation (virtual time) and for
+ * unit tests (any LhEnv). tests/conformance/ holds it to what a real etcd does.
  *
- * One FakeEtcd is the whole cluster. It lives on an LhEnv of its own (in a simulation: a machine that
- * nobody pauses or crashes); each client lives on the machine of the process that uses it. Requests and
- * replies travel with delays that the server's env.random() chooses; unary calls may overtake each other,
- * a watch stream keeps its order. Callbacks come from timers of the client's machine, so pausing or
- * crashing the machine holds or drops them. After sim_machine_crash(), free the client with
- * lh_etcd_free(): what it sent is still on its way, as with kill -9.
+ * One FakeEtcd is the whole cluster. It lives on an LhEnv of its own (in a simulation: a machine
+ * that nobody pauses or crashes); each client lives on the machine of the process that uses it.
+ * Requests and replies travel with delays that the server's env.random() chooses; unary calls may
+ * overtake each other, a watch stream keeps its order. Callbacks come from timers of the client's
+ * machine, so pausing or crashing the machine holds or drops them. After sim_machine_crash(), free
+ * the client with lh_etcd_free(): what it sent is still on its way, as with kill -9.
  *
  * Order of freeing: clients, then the server, then the envs. Loop thread only.
  */
@@ -31,9 +31,9 @@ typedef struct {
     const char *version;           /* default "3.5.99" */
 } FakeEtcdOptions;
 
-FakeEtcd *fake_etcd_new(LhEnv *env,
-                        const FakeEtcdOptions *options); /* NULL: all defaults; 0: default */
-void fake_etcd_free(FakeEtcd *server);                   /* accepts NULL */
+/* @options NULL: all defaults; a field that is 0: its default. Copied. */
+FakeEtcd *fake_etcd_new(LhEnv *env, const FakeEtcdOptions *options);
+void fake_etcd_free(FakeEtcd *server); /* accepts NULL */
 
 /* A client on @env; @name shows up in the history. Free with lh_etcd_free. */
 LhEtcd *fake_etcd_connect(FakeEtcd *server, LhEnv *env, const char *name);
@@ -44,7 +44,7 @@ typedef enum {
     FAKE_FAULT_NONE,
     FAKE_FAULT_REFUSED,      /* not sent: LH_ERR_UNAVAILABLE */
     FAKE_FAULT_OVERLOADED,   /* not applied: LH_ERR_OVERLOADED */
-    FAKE_FAULT_REQUEST_LOST, /* never applied; the caller cannot know: UNKNOWN_OUTCOME for a write */
+    FAKE_FAULT_REQUEST_LOST, /* never applied; the caller hears what REPLY_LOST says */
     FAKE_FAULT_REPLY_LOST, /* applied now; the caller hears UNKNOWN_OUTCOME (a read: UNAVAILABLE) */
     FAKE_FAULT_LATE_COMMIT, /* the caller hears UNKNOWN_OUTCOME, and it is applied after that */
 } FakeFault;
@@ -58,10 +58,11 @@ typedef struct {
 } FakeFaultRates;
 void fake_etcd_client_fault_rates(LhEtcd *client, const FakeFaultRates *rates); /* NULL: none */
 
-/* Packets vanish. Requests fail by their deadline. After 10 to 15 s the client notices (HTTP/2 pings):
- * streams close, calls in flight fail, new ones are refused. Healed before that, streams go on where they
- * were, and each request held meanwhile arrives late or never, as the seed says. Cutting only one
- * direction: the server applies what the client sends, and no answer comes back; or the reverse. */
+/* Packets vanish. Requests fail by their deadline. After 10 to 15 s the client notices (HTTP/2
+ * pings): streams close, calls in flight fail, new ones are refused. Healed before that, streams
+ * go on where they were, and each request held meanwhile arrives late or never, as the seed says.
+ * Cutting only one direction: the server applies what the client sends, and no answer comes back;
+ * or the reverse. */
 typedef enum {
     FAKE_CUT_NONE = 0,
     FAKE_CUT_REQUESTS = 1,
@@ -71,31 +72,31 @@ typedef enum {
 void fake_etcd_client_cut(LhEtcd *client, FakeCut cut); /* FAKE_CUT_NONE heals */
 FakeCut fake_etcd_client_cut_state(LhEtcd *client);
 
-/* The TCP connection breaks: calls in flight fail (applied or not), streams close; new calls work. */
+/* The connection breaks: calls in flight fail (applied or not), streams close; new calls work. */
 void fake_etcd_client_reset(LhEtcd *client);
 /* Only the streams close, each with UNAVAILABLE. */
 void fake_etcd_client_close_streams(LhEtcd *client);
 
 /* ---- faults and operation of the server ---- */
 
-/* SIGSTOP and SIGCONT: what arrives waits, and is done at the thaw; leases that ran out meanwhile expire
- * then. To the clients it is like a cut. */
+/* SIGSTOP and SIGCONT: what arrives waits, and is done at the thaw; leases that ran out meanwhile
+ * expire then. To the clients it is like a cut. */
 void fake_etcd_freeze(FakeEtcd *server);
 void fake_etcd_thaw(FakeEtcd *server);
-/* kill -9 and start again: connections break, calls are refused meanwhile; the new leader extends all
- * leases to TTL + election_ms. */
+/* kill -9 and start again: connections break, what was not applied never will be (late commits
+ * too), calls are refused meanwhile; the new leader extends all leases to TTL + election_ms. */
 void fake_etcd_stop(FakeEtcd *server);
 void fake_etcd_start(FakeEtcd *server);
-/* No leader for @outage_ms, then another one: requests wait that long; watches close (UNAVAILABLE) if it
- * lasts more than 4 s; the new leader extends all leases to TTL + election_ms. */
+/* No leader for @outage_ms, then another one: requests wait that long; watches close (UNAVAILABLE)
+ * if it lasts more than 4 s; the new leader extends all leases to TTL + election_ms. */
 void fake_etcd_elect(FakeEtcd *server, gint64 outage_ms);
 /* Moves the compaction revision; FALSE when @revision is in the future or was compacted before. */
 gboolean fake_etcd_compact(FakeEtcd *server, gint64 revision);
-/* The NOSPACE alarm. While it is on, puts and grants fail with LH_ERR_NO_SPACE; the next @commit_anyway
- * of them are applied all the same (etcd does that at the edge of its quota). */
+/* The NOSPACE alarm. While it is on, puts and grants fail with LH_ERR_NO_SPACE; the next
+ * @commit_anyway of them are applied all the same (etcd does that at the edge of its quota). */
 void fake_etcd_set_nospace(FakeEtcd *server, gboolean on, guint commit_anyway);
-/* etcdctl snapshot save; ... restore: the revision goes back, the cluster id stays, older history is
- * compacted, leases are re-armed, connections break. A backup can be restored more than once. */
+/* etcdctl snapshot save; ... restore: the revision goes back, the cluster id stays, older history
+ * is compacted, leases are re-armed, connections break. A backup can be restored more than once. */
 FakeEtcdBackup *fake_etcd_backup(FakeEtcd *server);
 void fake_etcd_restore(FakeEtcd *server, const FakeEtcdBackup *backup);
 void fake_etcd_backup_free(FakeEtcdBackup *backup); /* accepts NULL */
@@ -115,7 +116,7 @@ gint64 fake_etcd_compacted(const FakeEtcd *server);
 guint fake_etcd_timeline(const FakeEtcd *server); /* 0, and one more with each restore */
 guint64 fake_etcd_cluster_id(const FakeEtcd *server);
 
-/* State at @revision (0: newest; not below the compaction). Valid until the next change or compaction. */
+/* State at @revision (0: newest; not below the compaction), valid until the next change of it. */
 const LhKv *fake_etcd_get(FakeEtcd *server, const char *key, gint64 revision); /* NULL: none */
 typedef void (*FakeKvFunc)(const LhKv *kv, gpointer data);
 void fake_etcd_foreach(FakeEtcd *server, const char *key, const char *range_end, gint64 revision,
@@ -142,8 +143,8 @@ typedef struct {
 
 gsize fake_etcd_history_len(const FakeEtcd *server);
 const FakeCommit *fake_etcd_history_at(const FakeEtcd *server, gsize i);
-/* @i below commit->n_events, in the order of the transaction. All fields of a deletion's kv but key and
- * mod_rev are 0. */
+/* @i below commit->n_events, in the order of the transaction. All fields of a deletion's kv but
+ * key and mod_rev are 0. */
 const LhEtcdEvent *fake_commit_event(const FakeCommit *commit, gsize i);
 /* The key as it was before @i; NULL: it did not exist. */
 const LhKv *fake_commit_prev(const FakeCommit *commit, gsize i);

@@ -1,9 +1,10 @@
 /*
- * What the files of the fake etcd share: store, leases, watches (the server), client and streams (its
- * end of the wire). Private to tests/fakes/.
+ * What the files of the fake etcd share: store, leases, watches (the server), client and streams
+ * (its end of the wire). Private to tests/fakes/.
  *
- * Memory: an event (one key at one revision) is immutable and counted; the history, the log, the key's
- * newest pointer and replies on their way refer to it, so values are never copied after the put.
+ * Memory: an event (one key at one revision) is immutable and counted; the history, the log, the
+ * key's newest pointer and replies on their way refer to it, so values are never copied after the
+ * put.
  */
 #pragma once
 
@@ -126,8 +127,8 @@ void fake_commit_unref(gpointer commit);
 
 void fake_store_init(FakeEtcd *server);
 void fake_store_clear(FakeEtcd *server);
-/* One commit: begin, puts and deletes, end. Nothing is committed when there were none. A watcher and
- * on_commit hear of it in end. The revision that the changes carry is server->revision + 1. */
+/* One commit: begin, puts and deletes, end. Nothing is committed when there were none. A watcher
+ * and on_commit hear of it in end. The revision that the changes carry is server->revision + 1. */
 void fake_store_begin(FakeEtcd *server, FakeCause cause, const char *client);
 void fake_store_put(FakeEtcd *server, const char *key, const char *value, gsize value_len,
                     gint64 lease);

@@ -1,6 +1,6 @@
 /*
- * The fake's leases: they run out on the server's clock, at a tick of 500 ms: up to that late, never
- * early. A lease's keys are deleted in one revision, sorted.
+ * The fake's leases: they run out on the server's clock, at a tick of 500 ms: up to that late,
+ * never early. A lease's keys are deleted in one revision, sorted.
  */
 #include "fake_internal.h"
 
@@ -90,7 +90,7 @@ void fake_leases_arm(FakeEtcd *server)
     }
 }
 
-/* An armed timer may then be too early, never too late: a keepalive only moves a lease away from now. */
+/* An armed timer may then be too early, never too late: a keepalive only moves a lease away. */
 static void set_expiry(FakeEtcd *server, FakeLease *lease, gint64 expires_ms)
 {
     g_tree_remove(server->by_expiry, lease);

@@ -2,8 +2,8 @@
  * The fake's MVCC store: a balanced tree of keys, each with the chain of its past values; a log of
  * commits by revision for watches; and the history, which compaction and restores leave alone.
  *
- * Compaction walks only the commits that it passes. A key whose newest value is a deletion stays in the
- * tree until its deletion is compacted.
+ * Compaction walks only the commits that it passes. A key whose newest value is a deletion stays
+ * in the tree until its deletion is compacted.
  */
 #include "fake_internal.h"
 

@@ -1,6 +1,6 @@
 /*
- * The client's end of a watch: one queue of messages in order, delivered one at a time by timers of the
- * client's machine; and the way of the open and progress requests to the server.
+ * The client's end of a watch: one queue of messages in order, delivered one at a time by timers
+ * of the client's machine; and the way of the open and progress requests to the server.
  */
 #include "fake_internal.h"
 
@@ -17,7 +17,6 @@ struct LhEtcdStream {
     gboolean open_held;
     guint progress_wanted;
     GQueue messages;
-    gint64 last_due_ms;
     LhTimer *timer; /* on the client's env, for the first message */
     gboolean lost;  /* the last message is its end */
 };
@@ -179,8 +178,8 @@ static void arm(LhEtcdStream *stream)
 
 static void append(LhEtcdStream *stream, FakeMessage *message, gint64 delay_ms)
 {
-    gint64 due = lh_mono_ms(stream->client->env) + delay_ms;
-    message->due_ms = stream->last_due_ms = MAX(due, stream->last_due_ms);
+    /* One that is due before those ahead of it goes right after them. */
+    message->due_ms = lh_mono_ms(stream->client->env) + delay_ms;
     g_queue_push_tail(&stream->messages, message);
     arm(stream);
 }

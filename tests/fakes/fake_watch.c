@@ -1,10 +1,10 @@
 /*
  * The server's side of watches: who hears of a commit, and how a watch from the past catches up.
  *
- * A watch is *synced* (hears each commit at once, one reply for each revision) or catches up in rounds
- * of 100 ms, up to 1,000 revisions in a reply whose header says the newest revision, as etcd does it.
- * Watches are found by key, or by prefix when the range is one that ends in '/' or '.'; other ranges
- * are few and walked.
+ * A watch is *synced* (hears each commit at once, one reply for each revision) or catches up in
+ * rounds of 100 ms, up to 1,000 revisions in a reply whose header says the newest revision, as
+ * etcd does it. Watches are found by key, or by prefix when the range is one that ends in '/' or
+ * '.'; other ranges are few and walked.
  */
 #include "fake_internal.h"
 

@@ -17,25 +17,24 @@ typedef struct {
 
 typedef void (*PlaceFunc)(const Place *place, guint *count);
 
-static void walk(LhKind kind, const LhField *fields, const LhField *const *outer, guint depth,
-                 PlaceFunc func, guint *count)
+/* @outer: the object that the fields lie in, NULL at the top. Deeper than that no table goes. */
+static void walk(LhKind kind, const LhField *fields, const LhField *outer, PlaceFunc func,
+                 guint *count)
 {
     for (const LhField *field = fields; field->name != NULL; field++) {
         g_autoptr(cJSON) root = cJSON_Parse(samples[kind].json);
         g_autoptr(GString) path = g_string_new(lh_kind_is_desired(kind) ? "spec." : "");
         cJSON *container = root;
-        for (guint i = 0; i < depth; i++) {
-            cJSON *inner = cJSON_GetObjectItemCaseSensitive(container, outer[i]->name);
-            container = inner != NULL ? inner : cJSON_AddObjectToObject(container, outer[i]->name);
-            g_string_append_printf(path, "%s.", outer[i]->name);
+        if (outer != NULL) {
+            container = cJSON_AddObjectToObject(root, outer->name);
+            g_string_append_printf(path, "%s.", outer->name);
         }
         g_string_append(path, field->name);
         const Place place = {kind, root, container, field, path->str};
         func(&place, count);
         if (field->type == LH_F_STRUCT) {
-            const LhField *inner[] = {depth > 0 ? outer[0] : field, field};
-            assert_true(depth < 2);
-            walk(kind, ((const LhStructInfo *)field->sub)->fields, inner, depth + 1, func, count);
+            assert_null(outer);
+            walk(kind, ((const LhStructInfo *)field->sub)->fields, field, func, count);
         }
     }
 }
@@ -48,7 +47,7 @@ static guint for_each_field(PlaceFunc func)
         const LhKindInfo *info = lh_kind_info(kind);
         const LhField *fields = info->fields_of != NULL ? info->fields_of(samples[kind].name)
                                                         : info->fields;
-        walk(kind, fields, NULL, 0, func, &count);
+        walk(kind, fields, NULL, func, &count);
     }
     return count;
 }

@@ -199,6 +199,28 @@ static void unknown_objects_keep_what_was_written(void **state)
     assert_known(largest);
 }
 
+static LhObject *parse_seed_with(char fill, gsize len)
+{
+    g_autofree char *text = g_strnfill(len, fill);
+    g_autofree char *json = g_strdup_printf("{\"connector\":\"c\",\"config\":{\"a\":\"%s\"}}",
+                                            text);
+    return parse_fields(LH_KIND_SEED, json);
+}
+
+/* Else admission would write an Accepted that nobody can read. */
+static void what_fits_no_accepted_is_refused(void **state)
+{
+    (void)state;
+    g_autoptr(LhObject) plain = parse_seed_with('x', 59 * 1024);
+    assert_known(plain);
+    g_autoptr(LhObject) large = parse_seed_with('x', 61 * 1024);
+    assert_false(lh_object_known(large));
+    assert_true(g_str_has_prefix(large->error, "spec: is "));
+    g_autoptr(LhObject) escaped = parse_seed_with('\x7f', 11 * 1024);
+    assert_false(lh_object_known(escaped));
+    assert_true(g_str_has_prefix(escaped->error, "spec: is "));
+}
+
 static void unknown_objects_are_safe_to_read(void **state)
 {
     (void)state;
@@ -289,6 +311,7 @@ int main(void)
         cmocka_unit_test(bad_names_give_unknown_objects),
         cmocka_unit_test(a_key_of_no_kind_gives_an_unknown_object),
         cmocka_unit_test(unknown_objects_keep_what_was_written),
+        cmocka_unit_test(what_fits_no_accepted_is_refused),
         cmocka_unit_test(unknown_objects_are_safe_to_read),
         cmocka_unit_test(objects_live_as_long_as_they_are_held),
         cmocka_unit_test(a_spec_is_parsed_alone),

@@ -28,8 +28,11 @@ static void timers_run_in_order_of_time(void **state)
     SimWorld *world = sim_world_new(1);
     LhEnv *env = sim_machine_new(world, "m");
     g_autoptr(GString) log = g_string_new(NULL);
-    Note notes[] = {{env, log, "c", NULL}, {env, log, "a", NULL}, {env, log, "b", NULL},
-                    {env, log, "d", NULL}, {env, log, "0", NULL}};
+    Note notes[] = {{env, log, "c", NULL},
+                    {env, log, "a", NULL},
+                    {env, log, "b", NULL},
+                    {env, log, "d", NULL},
+                    {env, log, "0", NULL}};
     gint64 start = lh_mono_ms(env);
     notes[0].timer = lh_timer_in(env, 30, note, &notes[0]);
     notes[1].timer = lh_timer_in(env, 10, note, &notes[1]);
@@ -73,8 +76,11 @@ static void paused_machine_runs_late_and_in_order(void **state)
     LhEnv *a = sim_machine_new(world, "a");
     LhEnv *b = sim_machine_new(world, "b");
     g_autoptr(GString) log = g_string_new(NULL);
-    Note notes[] = {{a, log, "2", NULL}, {a, log, "1", NULL}, {b, log, "b", NULL},
-                    {a, log, "x", NULL}, {a, log, "3", NULL}};
+    Note notes[] = {{a, log, "2", NULL},
+                    {a, log, "1", NULL},
+                    {b, log, "b", NULL},
+                    {a, log, "x", NULL},
+                    {a, log, "3", NULL}};
     notes[0].timer = lh_timer_in(a, 20, note, &notes[0]);
     notes[1].timer = lh_timer_in(a, 10, note, &notes[1]);
     notes[2].timer = lh_timer_in(b, 15, note, &notes[2]);
@@ -101,8 +107,8 @@ static void crashed_machine_is_silent_and_can_be_cleaned_up(void **state)
     LhEnv *a = sim_machine_new(world, "a");
     LhEnv *b = sim_machine_new(world, "b");
     g_autoptr(GString) log = g_string_new(NULL);
-    Note notes[] = {{a, log, "1", NULL}, {a, log, "2", NULL}, {b, log, "b", NULL},
-                    {a, log, "3", NULL}};
+    Note notes[] = {
+        {a, log, "1", NULL}, {a, log, "2", NULL}, {b, log, "b", NULL}, {a, log, "3", NULL}};
     notes[0].timer = lh_timer_in(a, 10, note, &notes[0]);
     notes[1].timer = lh_timer_in(a, 20, note, &notes[1]);
     notes[2].timer = lh_timer_in(b, 30, note, &notes[2]);

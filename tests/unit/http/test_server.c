@@ -1,6 +1,6 @@
 /*
- * The HTTP server through real sockets on 127.0.0.1, client and server in one loop: routing, limits,
- * the checks against other origins, late replies, files and event streams.
+ * The HTTP server through real sockets on 127.0.0.1, client and server in one loop: routing,
+ * limits, the checks against other origins, late replies, files and event streams.
  *
  * The clock of the server's own deadlines is the test's; nothing sleeps.
  */

@@ -1,0 +1,236 @@
+/*
+ * apply -f FILE: makes the server's desired objects what the manifests say.
+ *
+ * Each object is read, compared, and written only where it differs, under the revision that was
+ * read. One that fails does not stop the others, but nothing is pruned then.
+ */
+#include "base/errors.h"
+#include "cli/internal.h"
+#include "cli/manifest.h"
+#include "cli/output.h"
+
+#include <string.h>
+
+#define MAX_ATTEMPTS 5
+
+typedef struct {
+    const LhManifest *manifest;
+    const LhKindView *view;
+    const char *name;
+    char *object; /* "services/api-logs" */
+} Target;
+
+static void target_clear(gpointer data)
+{
+    g_free(((Target *)data)->object);
+}
+
+static gboolean target_of(const LhManifest *manifest, Target *target, GError **error)
+{
+    const char *kind = lh_json_get_string(manifest->object, "kind", NULL);
+    const cJSON *metadata = cJSON_GetObjectItemCaseSensitive(manifest->object, "metadata");
+    const char *name = lh_json_get_string(metadata, "name", NULL);
+    const LhKindView *view = kind != NULL ? lh_kind_view(kind) : NULL;
+    if (view == NULL || !view->desired) {
+        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s: kind: %s%s", manifest->source,
+                    kind != NULL ? kind : "is missing",
+                    kind == NULL   ? ""
+                    : view == NULL ? " is unknown"
+                                   : " is not written by people");
+        return FALSE;
+    }
+    if (name == NULL || name[0] == '\0') {
+        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s: metadata.name is missing",
+                    manifest->source);
+        return FALSE;
+    }
+    *target = (Target){manifest, view, name, g_strdup_printf("%s/%s", view->plural, name)};
+    return TRUE;
+}
+
+/* All objects of all files, each known and named once. */
+static GArray *targets_of(const GPtrArray *manifests, GError **error)
+{
+    g_autoptr(GArray) targets = g_array_new(FALSE, TRUE, sizeof(Target));
+    g_autoptr(GHashTable) seen = g_hash_table_new(g_str_hash, g_str_equal);
+    g_array_set_clear_func(targets, target_clear);
+    for (guint i = 0; i < manifests->len; i++) {
+        Target target;
+        if (!target_of(manifests->pdata[i], &target, error)) {
+            return NULL;
+        }
+        g_array_append_val(targets, target);
+        if (!g_hash_table_add(seen, target.object)) {
+            g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s: %s is there twice",
+                        target.manifest->source, target.object);
+            return NULL;
+        }
+    }
+    return g_steal_pointer(&targets);
+}
+
+static gboolean same_member(const cJSON *a, const cJSON *b, const char *path)
+{
+    const cJSON *x = lh_value_at(a, path), *y = lh_value_at(b, path);
+    gboolean x_empty = x == NULL || (cJSON_IsObject(x) && x->child == NULL);
+    gboolean y_empty = y == NULL || (cJSON_IsObject(y) && y->child == NULL);
+    return x_empty || y_empty ? x_empty == y_empty : cJSON_Compare(x, y, TRUE);
+}
+
+static gint64 revision_of(const cJSON *object)
+{
+    return lh_json_get_int(lh_value_at(object, "metadata"), "revision", 0);
+}
+
+/* One attempt. NULL and an error, or static text that says what was done. */
+static const char *apply_once(LhCli *cli, const Target *target, const char *body, gint64 *revision,
+                              GError **error)
+{
+    g_autofree char *path = lh_client_path(target->view->plural, target->name);
+    g_autofree char *put_path = g_strconcat(path, cli->o.dry_run ? "?dryRun=true" : "", NULL);
+    g_autofree char *condition = NULL;
+    g_autoptr(GError) local = NULL;
+    g_autoptr(cJSON) before = lh_client_get(cli->client, path, &local);
+    if (before == NULL && !g_error_matches(local, LH_ERROR, LH_ERR_NOT_FOUND)) {
+        g_propagate_error(error, g_steal_pointer(&local));
+        return NULL;
+    }
+    if (before == NULL) {
+        condition = g_strdup("If-None-Match: *");
+    } else {
+        *revision = revision_of(before);
+        if (lh_value_at(before, "error") == NULL &&
+            same_member(before, target->manifest->object, "spec") &&
+            same_member(before, target->manifest->object, "metadata.labels")) {
+            return "unchanged";
+        }
+        condition = g_strdup_printf("If-Match: \"%" G_GINT64_FORMAT "\"", *revision);
+    }
+    g_autoptr(cJSON) after = lh_client_call(cli->client, "PUT", put_path, body, condition, NULL,
+                                            error);
+    if (after == NULL) {
+        return NULL;
+    }
+    gint64 old = *revision;
+    *revision = revision_of(after);
+    return before == NULL                        ? "created"
+           : *revision == old && !cli->o.dry_run ? "unchanged"
+                                                 : "configured";
+}
+
+static gboolean apply_one(LhCli *cli, const Target *target, GError **error)
+{
+    g_autofree char *body = lh_json_print(target->manifest->object);
+    for (guint attempt = 1;; attempt++) {
+        gint64 revision = 0;
+        g_autoptr(GError) local = NULL;
+        const char *result = apply_once(cli, target, body, &revision, &local);
+        if (result != NULL) {
+            lh_result_add(cli, target->object, result, revision);
+            return TRUE;
+        }
+        /* Somebody else was faster: look again. */
+        if (attempt < MAX_ATTEMPTS && g_error_matches(local, LH_ERROR, LH_ERR_CONFLICT)) {
+            continue;
+        }
+        if (g_error_matches(local, LH_ERROR, LH_ERR_INVALID)) {
+            g_prefix_error(&local, "%s: ", target->manifest->source);
+        }
+        g_propagate_error(error, g_steal_pointer(&local));
+        return FALSE;
+    }
+}
+
+static gboolean prune_kind(LhCli *cli, const LhKindView *view, GHashTable *kept, GError **error)
+{
+    g_autoptr(cJSON) list = lh_client_list(cli->client, view->plural, cli->o.selector, error);
+    if (list == NULL) {
+        return FALSE;
+    }
+    const cJSON *object;
+    cJSON_ArrayForEach(object, cJSON_GetObjectItemCaseSensitive(list, "items")) {
+        g_autofree char *name = g_strdup_printf("%s/%s", view->plural, lh_object_name(object));
+        if (g_hash_table_contains(kept, name)) {
+            continue;
+        }
+        g_autofree char *path = lh_client_path(view->plural, lh_object_name(object));
+        g_autofree char *full = g_strconcat(path, cli->o.dry_run ? "?dryRun=true" : "", NULL);
+        g_autofree char *condition = g_strdup_printf("If-Match: \"%" G_GINT64_FORMAT "\"",
+                                                     revision_of(object));
+        g_autoptr(cJSON) reply = lh_client_call(cli->client, "DELETE", full, NULL, condition, NULL,
+                                                error);
+        if (reply == NULL) {
+            return FALSE;
+        }
+        lh_result_add(cli, name, "pruned", 0);
+    }
+    return TRUE;
+}
+
+static gboolean prune(LhCli *cli, const GArray *targets, GError **error)
+{
+    g_autoptr(GHashTable) kept = g_hash_table_new(g_str_hash, g_str_equal);
+    guint n;
+    const LhKindView *views = lh_kind_views(&n);
+    for (guint i = 0; i < targets->len; i++) {
+        g_hash_table_add(kept, g_array_index(targets, Target, i).object);
+    }
+    for (guint i = 0; i < n; i++) {
+        if (views[i].desired && !prune_kind(cli, &views[i], kept, error)) {
+            return FALSE;
+        }
+    }
+    return TRUE;
+}
+
+static gboolean load_all(LhCli *cli, GPtrArray *manifests, GError **error)
+{
+    if (cli->o.files == NULL) {
+        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "apply: -f FILE is missing");
+        return FALSE;
+    }
+    if (cli->o.prune != (cli->o.selector != NULL && cli->o.selector[0] != '\0')) {
+        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "apply: --prune and -l SELECTOR go together");
+        return FALSE;
+    }
+    for (guint i = 0; cli->o.files[i] != NULL; i++) {
+        if (!lh_manifest_load(cli->o.files[i], manifests, error)) {
+            return FALSE;
+        }
+    }
+    if (manifests->len == 0) {
+        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s: no objects in it", cli->o.files[0]);
+        return FALSE;
+    }
+    return TRUE;
+}
+
+int lh_cmd_apply(LhCli *cli, char **args, GError **error)
+{
+    g_autoptr(GPtrArray) manifests = lh_manifests_new();
+    if (!load_all(cli, manifests, error)) {
+        return LH_EXIT_USAGE;
+    }
+    g_autoptr(GArray) targets = targets_of(manifests, error);
+    if (targets == NULL) {
+        return LH_EXIT_USAGE;
+    }
+    int code = LH_EXIT_DONE;
+    for (guint i = 0; i < targets->len; i++) {
+        g_autoptr(GError) local = NULL;
+        if (apply_one(cli, &g_array_index(targets, Target, i), &local)) {
+            continue;
+        }
+        int this_code = lh_cli_report(cli, local);
+        code = code == LH_EXIT_DONE ? this_code : code;
+        if (this_code == LH_EXIT_UNREACHABLE) {
+            return code; /* the others would wait for the same */
+        }
+    }
+    if (cli->o.prune && code != LH_EXIT_DONE) {
+        fputs("leasehold: apply: nothing was pruned, because of the errors above\n", cli->err);
+    } else if (cli->o.prune && !prune(cli, targets, error)) {
+        return LH_EXIT_FAILED;
+    }
+    return code;
+}

@@ -1,0 +1,377 @@
+/*
+ * wait KIND NAME --for COND: ends when it is true, and as soon as it cannot come true.
+ *
+ * The object is read and then watched; for a replica or a snapshot, the items that hold it and
+ * their retries too, each from the revision of its list, so that nothing falls between.
+ */
+#include "base/errors.h"
+#include "base/units.h"
+#include "cli/internal.h"
+#include "cli/output.h"
+
+#include <string.h>
+
+typedef enum { WANT_STATE, WANT_CONDITION, WANT_DELETE, WANT_JSONPATH } Want;
+
+typedef enum { OPEN, MET, FAILED } Outcome;
+
+typedef struct {
+    LhCli *cli;
+    const LhKindView *view;
+    const char *name;
+    Want want;
+    char *key;   /* CONDITION: the type */
+    char *value; /* STATE, CONDITION; JSONPATH: NULL is any */
+    LhJsonPath *path;
+    gboolean by_items; /* the state is that of the items */
+    gboolean seen;
+    Outcome outcome;
+    char *last; /* what is the case, for the message */
+} Waiter;
+
+/* ---- the condition ---- */
+
+static gboolean want_jsonpath(Waiter *waiter, const char *text, GError **error)
+{
+    const char *close = strrchr(text, '}');
+    if (text[0] != '{' || close == NULL || (close[1] != '\0' && close[1] != '=')) {
+        g_set_error(error, LH_ERROR, LH_ERR_INVALID,
+                    "wait: --for jsonpath=%s: must be jsonpath={PATH} or jsonpath={PATH}=VALUE",
+                    text);
+        return FALSE;
+    }
+    g_autofree char *template = g_strndup(text, (gsize)(close + 1 - text));
+    waiter->want = WANT_JSONPATH;
+    waiter->value = close[1] == '=' ? g_strdup(close + 2) : NULL;
+    waiter->path = lh_jsonpath_new(template, error);
+    return waiter->path != NULL;
+}
+
+static gboolean want_parse(Waiter *waiter, const char *text, GError **error)
+{
+    if (text == NULL) {
+        g_set_error(error, LH_ERROR, LH_ERR_INVALID,
+                    "wait: --for is missing; see \"leasehold help wait\"");
+        return FALSE;
+    }
+    const char *value = strchr(text, '=');
+    value = value != NULL ? value + 1 : "";
+    if (strcmp(text, "delete") == 0) {
+        waiter->want = WANT_DELETE;
+    } else if (g_ascii_strcasecmp(text, "live") == 0) {
+        waiter->want = WANT_STATE;
+        waiter->value = g_strdup("live");
+    } else if (g_str_has_prefix(text, "state=") && value[0] != '\0') {
+        waiter->want = WANT_STATE;
+        waiter->value = g_strdup(value);
+    } else if (g_str_has_prefix(text, "condition=") && value[0] != '\0') {
+        gsize len = strcspn(value, "=");
+        waiter->want = WANT_CONDITION;
+        waiter->key = g_strndup(value, len);
+        waiter->value = g_strdup(value[len] == '=' ? value + len + 1 : "True");
+    } else if (g_str_has_prefix(text, "jsonpath=")) {
+        return want_jsonpath(waiter, value, error);
+    } else {
+        g_set_error(error, LH_ERROR, LH_ERR_INVALID,
+                    "wait: --for %s: must be live, delete, condition=…, state=… or jsonpath={…}",
+                    text);
+        return FALSE;
+    }
+    gboolean placed = strcmp(waiter->view->plural, "replicas") == 0 ||
+                      strcmp(waiter->view->plural, "snapshots") == 0;
+    waiter->by_items = placed && waiter->want == WANT_STATE;
+    return TRUE;
+}
+
+/* ---- looking at what there is ---- */
+
+static void note(Waiter *waiter, const char *format, ...) G_GNUC_PRINTF(2, 3);
+static void note(Waiter *waiter, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    g_free(waiter->last);
+    waiter->last = g_strdup_vprintf(format, args);
+    va_end(args);
+}
+
+static void note_condition(Waiter *waiter, const cJSON *condition)
+{
+    note(waiter, "%s=%s: %s: %s", lh_json_get_string(condition, "type", "?"),
+         lh_json_get_string(condition, "status", "?"), lh_json_get_string(condition, "reason", "-"),
+         lh_json_get_string(condition, "message", ""));
+}
+
+/* Valid, as long as it speaks of an older revision than the object's, says nothing. */
+static gboolean is_stale(const cJSON *object, const char *type)
+{
+    const cJSON *observed = lh_value_at(object, "status.observedRevision");
+    gint64 revision;
+    return strcmp(type, "Valid") == 0 && lh_json_int(observed, &revision) &&
+           revision < lh_json_get_int(lh_value_at(object, "metadata"), "revision", 0);
+}
+
+static const cJSON *fresh_condition(const cJSON *object, const char *type)
+{
+    return is_stale(object, type) ? NULL : lh_object_condition(object, type);
+}
+
+static const char *state_of(const cJSON *object)
+{
+    static const char *const paths[] = {"status.state", "state", "status.phase", "phase"};
+    for (guint i = 0; i < G_N_ELEMENTS(paths); i++) {
+        const cJSON *value = lh_value_at(object, paths[i]);
+        if (cJSON_IsString(value)) {
+            return value->valuestring;
+        }
+    }
+    return "none";
+}
+
+/* A reason why what is wanted cannot come by itself. */
+static gboolean is_hopeless(Waiter *waiter, const cJSON *object)
+{
+    static const char *const fatal[][2] = {{"Valid", "False"}, {"Parked", "True"}};
+    for (guint i = 0; i < G_N_ELEMENTS(fatal); i++) {
+        const cJSON *condition = fresh_condition(object, fatal[i][0]);
+        gboolean asked = waiter->want == WANT_CONDITION && strcmp(waiter->key, fatal[i][0]) == 0 &&
+                         strcmp(waiter->value, fatal[i][1]) == 0;
+        if (!asked && strcmp(lh_json_get_string(condition, "status", ""), fatal[i][1]) == 0) {
+            note_condition(waiter, condition);
+            return TRUE;
+        }
+    }
+    if (waiter->want == WANT_STATE && g_ascii_strcasecmp(state_of(object), "Refused") == 0) {
+        note(waiter, "Refused: %s", lh_json_get_string(object, "message", ""));
+        return TRUE;
+    }
+    return FALSE;
+}
+
+static gboolean is_met(Waiter *waiter, const cJSON *object)
+{
+    switch (waiter->want) {
+    case WANT_DELETE:
+        note(waiter, "it exists");
+        return FALSE;
+    case WANT_STATE:
+        if (waiter->by_items) {
+            return FALSE;
+        }
+        note(waiter, "state %s", state_of(object));
+        return g_ascii_strcasecmp(state_of(object), waiter->value) == 0;
+    case WANT_CONDITION: {
+        const cJSON *condition = fresh_condition(object, waiter->key);
+        if (condition == NULL) {
+            note(waiter, "%s is not known yet", waiter->key);
+            return FALSE;
+        }
+        note_condition(waiter, condition);
+        return g_ascii_strcasecmp(lh_json_get_string(condition, "status", ""), waiter->value) == 0;
+    }
+    case WANT_JSONPATH: {
+        g_autoptr(GString) text = g_string_new(NULL);
+        lh_jsonpath_eval(waiter->path, object, text);
+        note(waiter, "it is \"%s\"", text->str);
+        return waiter->value != NULL ? strcmp(text->str, waiter->value) == 0 : text->len > 0;
+    }
+    }
+    return FALSE;
+}
+
+static gboolean on_object(const char *event, gint64 revision, const cJSON *object, gpointer data)
+{
+    Waiter *waiter = data;
+    if (strcmp(lh_object_name(object), waiter->name) != 0) {
+        return FALSE;
+    }
+    if (strcmp(event, "DELETE") == 0) {
+        note(waiter, "it was deleted");
+        waiter->outcome = waiter->want == WANT_DELETE ? MET : FAILED;
+    } else {
+        waiter->seen = TRUE;
+        if (is_met(waiter, object)) {
+            waiter->outcome = MET;
+        } else if (waiter->want != WANT_DELETE && is_hopeless(waiter, object)) {
+            waiter->outcome = FAILED;
+        }
+    }
+    return waiter->outcome != OPEN;
+}
+
+/* Does "cache/node/<item>" or "cache/<item>" hold what is waited for? */
+static gboolean is_ours(const Waiter *waiter, const cJSON *object)
+{
+    const char *name = lh_object_name(object), *item = strrchr(name, '/');
+    if (item == NULL || !g_str_has_prefix(name, "cache/")) {
+        return FALSE;
+    }
+    item++;
+    if (strcmp(waiter->view->plural, "replicas") == 0) {
+        return strcmp(item, waiter->name) == 0;
+    }
+    /* <snapshot>.<set>.<ordinal>, and only the snapshot's name may have dots. */
+    g_autofree char *snapshot = g_strdup(item);
+    for (int i = 0; i < 2; i++) {
+        char *dot = strrchr(snapshot, '.');
+        if (dot == NULL) {
+            return FALSE;
+        }
+        *dot = '\0';
+    }
+    return strcmp(snapshot, waiter->name) == 0;
+}
+
+static gboolean on_item(const char *event, gint64 revision, const cJSON *object, gpointer data)
+{
+    Waiter *waiter = data;
+    if (is_ours(waiter, object) && strcmp(event, "PUT") == 0) {
+        note(waiter, "item %s is %s", lh_object_name(object), state_of(object));
+        if (g_ascii_strcasecmp(state_of(object), waiter->value) == 0) {
+            waiter->outcome = MET;
+        }
+    }
+    return waiter->outcome != OPEN;
+}
+
+static gboolean on_retry(const char *event, gint64 revision, const cJSON *object, gpointer data)
+{
+    Waiter *waiter = data;
+    if (is_ours(waiter, object) && strcmp(event, "PUT") == 0 &&
+        lh_json_get_bool(object, "parked", FALSE)) {
+        note(waiter, "%s has failed for good: %s", lh_object_name(object),
+             lh_json_get_string(object, "message", ""));
+        waiter->outcome = FAILED;
+    }
+    return waiter->outcome != OPEN;
+}
+
+/* ---- reading, then watching ---- */
+
+/* *@revision: of a moment before the object was read. */
+static gboolean read_object(Waiter *waiter, gint64 *revision, GError **error)
+{
+    LhClient *client = waiter->cli->client;
+    g_autoptr(GError) local = NULL;
+    g_autofree char *list_path = g_strdup_printf("/v1/%s?limit=1", waiter->view->plural);
+    g_autofree char *path = lh_client_path(waiter->view->plural, waiter->name);
+    g_autoptr(cJSON) list = lh_client_get(client, list_path, error);
+    if (list == NULL) {
+        return FALSE;
+    }
+    *revision = lh_json_get_int(list, "revision", 0);
+    g_autoptr(cJSON) object = lh_client_get(client, path, &local);
+    if (object != NULL) {
+        on_object("PUT", *revision, object, waiter);
+        return TRUE;
+    }
+    gboolean absent = g_error_matches(local, LH_ERROR, LH_ERR_NOT_FOUND);
+    if (absent && waiter->want == WANT_DELETE) {
+        waiter->outcome = MET;
+    } else if (absent && waiter->seen) {
+        note(waiter, "it was deleted");
+        waiter->outcome = FAILED;
+    } else if (!absent || waiter->view->desired) {
+        /* What people write must be there; what controllers and nodes write may come. */
+        g_propagate_error(error, g_steal_pointer(&local));
+        return FALSE;
+    } else {
+        note(waiter, "it does not exist yet");
+    }
+    return TRUE;
+}
+
+static gboolean read_list(Waiter *waiter, LhWatch *watch, GError **error)
+{
+    g_autoptr(cJSON) list = lh_client_list(waiter->cli->client, watch->plural, NULL, error);
+    if (list == NULL) {
+        return FALSE;
+    }
+    watch->revision = lh_json_get_int(list, "revision", 0);
+    const cJSON *object;
+    cJSON_ArrayForEach(object, cJSON_GetObjectItemCaseSensitive(list, "items")) {
+        if (waiter->outcome == OPEN) {
+            watch->func("PUT", watch->revision, object, waiter);
+        }
+    }
+    return TRUE;
+}
+
+static int outcome_code(const Waiter *waiter, const char *object, const char *timeout,
+                        GError **error)
+{
+    const char *last = waiter->last != NULL ? waiter->last : "nothing is known";
+    switch (waiter->outcome) {
+    case MET:
+        lh_result_add(waiter->cli, object, "condition met", 0);
+        return LH_EXIT_DONE;
+    case FAILED:
+        g_set_error(error, LH_CLI_ERROR, LH_EXIT_FAILED, "%s: %s cannot come true: %s", object,
+                    waiter->cli->o.condition, last);
+        break;
+    case OPEN:
+        g_set_error(error, LH_CLI_ERROR, LH_EXIT_FAILED, "%s: %s not met within %s: %s", object,
+                    waiter->cli->o.condition, timeout, last);
+        break;
+    }
+    return LH_EXIT_FAILED;
+}
+
+static int wait_for(Waiter *waiter, gint64 timeout_ms, const char *timeout, GError **error)
+{
+    LhCli *cli = waiter->cli;
+    g_autofree char *object = g_strdup_printf("%s/%s", waiter->view->plural, waiter->name);
+    gint64 deadline_ms = lh_mono_ms(cli->env) + timeout_ms;
+    for (;;) {
+        LhWatch watches[] = {
+            {.plural = waiter->view->plural, .func = on_object, .data = waiter},
+            {.plural = "items", .func = on_item, .data = waiter},
+            {.plural = "retries", .func = on_retry, .data = waiter},
+        };
+        guint n = waiter->by_items ? 3 : 1;
+        gboolean ok = read_object(waiter, &watches[0].revision, error);
+        for (guint i = 1; ok && waiter->outcome == OPEN && i < n; i++) {
+            ok = read_list(waiter, &watches[i], error);
+        }
+        if (!ok) {
+            return LH_EXIT_FAILED;
+        }
+        if (waiter->outcome != OPEN) {
+            return outcome_code(waiter, object, timeout, error);
+        }
+        switch (lh_client_watch(cli->client, watches, n, deadline_ms, error)) {
+        case LH_WATCH_ENDED:
+        case LH_WATCH_TIMEOUT:
+            return outcome_code(waiter, object, timeout, error);
+        case LH_WATCH_EXPIRED:
+            break;
+        case LH_WATCH_ERROR:
+            return LH_EXIT_FAILED;
+        }
+    }
+}
+
+int lh_cmd_wait(LhCli *cli, char **args, GError **error)
+{
+    const char *timeout = cli->o.timeout != NULL ? cli->o.timeout : "30s";
+    g_autoptr(GError) local = NULL;
+    gint64 timeout_ms = 0;
+    Waiter waiter = {.cli = cli, .view = lh_kind_view_or(args[0], error), .name = args[1]};
+    if (waiter.view == NULL) {
+        return LH_EXIT_USAGE;
+    }
+    if (!lh_duration_parse(timeout, &timeout_ms, &local)) {
+        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "wait: --timeout %s: %s", timeout,
+                    local->message);
+        return LH_EXIT_USAGE;
+    }
+    int code = LH_EXIT_USAGE;
+    if (want_parse(&waiter, cli->o.condition, error)) {
+        code = wait_for(&waiter, timeout_ms, timeout, error);
+    }
+    g_free(waiter.key);
+    g_free(waiter.value);
+    g_free(waiter.last);
+    lh_jsonpath_free(waiter.path);
+    return code;
+}

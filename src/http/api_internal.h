@@ -1,0 +1,49 @@
+/*
+ * Between the files of the API only: api.c (wiring, health, cluster), api_view.c (objects as JSON,
+ * selectors), api_objects.c (get, list, put, delete), api_watch.c, api_actions.c.
+ */
+#pragma once
+
+#include "http/api.h"
+
+#define LH_API_VERSION "leasehold/v1"
+
+typedef struct LhWatchHub LhWatchHub;
+
+struct LhApi {
+    LhApiOptions options;
+    LhHttpServer *server;
+    LhWatchHub *hub;
+};
+
+/* ---- view ---- */
+/* The object as the API shows it. Free with cJSON_Delete. */
+cJSON *lh_view_object(const LhApi *api, const LhObject *object);
+char *lh_view_text(const LhApi *api, const LhObject *object); /* the same as text; g_free */
+
+typedef struct LhSelector LhSelector;
+/* "a=b,c!=d,e,!f"; NULL or "": selects all. Errors: LH_ERR_INVALID. */
+LhSelector *lh_selector_parse(const char *text, GError **error);
+void lh_selector_free(LhSelector *selector); /* accepts NULL */
+/* By labels for desired kinds, by top-level fields for flat ones. @object may be NULL: FALSE. */
+gboolean lh_selector_match(const LhSelector *selector, const LhObject *object);
+
+/* ---- handlers ---- */
+void lh_api_objects_routes(LhApi *api);
+void lh_api_actions_routes(LhApi *api);
+/* The value to store for a desired object: @body without status and revision. Validated as admission
+ * validates single objects. NULL and an error whose message begins with the field. */
+char *lh_api_desired_value(LhKind kind, const char *name, const char *body, gsize len, GError **error);
+/* Puts @value at desired @kind/@name under @compare (may be NULL) and answers with the object. Takes
+ * @value. */
+void lh_api_put_desired(LhApi *api, LhHttpRequest *request, LhKind kind, const char *name, char *value,
+                        const LhCompare *compare);
+char *lh_api_etcd_key(const LhApi *api, LhKind kind, const char *name);
+/* "field: reason" in @error split into the problem's field and detail; 422 for LH_ERR_INVALID. */
+void lh_api_reply_invalid(LhHttpRequest *request, const GError *error);
+
+/* ---- watch ---- */
+LhWatchHub *lh_hub_new(LhApi *api);
+void lh_hub_free(LhWatchHub *hub);
+/* Takes @selector. */
+void lh_hub_watch(LhWatchHub *hub, LhHttpRequest *request, LhKind kind, LhSelector *selector);

@@ -1,0 +1,27 @@
+/*
+ * Picks the command: the long-running programs (manager, agent, dev) here, everything else is the command
+ * line's. Nothing else happens in this file.
+ */
+#include <string.h>
+
+#include "agent/agent_main.h"
+#include "cli/cli.h"
+#include "programs.h"
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        int (*run)(int argc, char **argv);
+    } programs[] = {
+        {"manager", lh_manager_main},
+        {"agent", lh_agent_main},
+        {"dev", lh_dev_main},
+    };
+
+    for (gsize i = 0; argc > 1 && i < G_N_ELEMENTS(programs); i++)
+        if (strcmp(argv[1], programs[i].name) == 0)
+            return programs[i].run(argc - 1, argv + 1);
+    lh_cli_set_plan_from_file(lh_replay_plan);
+    return lh_cli_main(argc, argv);
+}

@@ -1,0 +1,216 @@
+/*
+ * `leasehold manager`: one manager instance. Reads the settings and wires etcd, mirror, runtime, API and
+ * metrics together on the main loop; decides nothing.
+ */
+#include <glib-unix.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/config.h"
+#include "base/errors.h"
+#include "base/log.h"
+#include "controllers/registry.h"
+#include "etcd/transport_grpc.h"
+#include "http/api.h"
+#include "programs.h"
+#include "runtime/runtime.h"
+
+#define EXIT_FAILED 1
+#define EXIT_USAGE 2
+#define MIN_TTL_MS 2000
+#define MAX_TTL_MS (60 * 1000)
+
+static const LhSetting manager_settings[] = {
+    {"instance", LH_SET_STRING, NULL, "NAME", "name of this instance (host name, pid and a random part)"},
+    {"advertiseUrl", LH_SET_STRING, NULL, "URL", "where others reach its API (the address served on)"},
+#ifdef LH_TEST_FAULTS
+    {"faultNoDeadline", LH_SET_BOOL, NULL, NULL, NULL},
+    {"faultNoLeaderWatch", LH_SET_BOOL, NULL, NULL, NULL},
+#endif
+    {NULL, LH_SET_STRING, NULL, NULL, NULL},
+};
+
+/* Accepting one of these and not doing it would be worse than not starting. */
+static const char *const unsupported[] = {
+    "etcd.cacert", "etcd.cert", "etcd.key",     "etcd.user",       "etcd.passwordFile",
+    "tls.cert",    "tls.key",   "tls.clientCa", "auth.tokensFile",
+};
+
+typedef struct {
+    LhConfig *config;
+    GMainLoop *loop;
+    LhEnv *env;
+    LhMetrics *metrics;
+    LhHttpServer *server;
+    LhEtcd *etcd;
+    LhMirror *mirror;
+    LhRuntime *runtime;
+    LhApi *api;
+    char *prefix, *instance, *url;
+    gboolean stopping;
+} Manager;
+
+static gboolean check_settings(const LhConfig *config, GError **error)
+{
+    gint64 ttl = lh_config_int(config, "leaseTtl");
+
+    for (gsize i = 0; i < G_N_ELEMENTS(unsupported); i++) {
+        if (lh_config_is_set(config, unsupported[i])) {
+            g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s: is not supported by this build",
+                        lh_config_source(config, unsupported[i]));
+            return FALSE;
+        }
+    }
+    if (ttl < MIN_TTL_MS || ttl > MAX_TTL_MS) {
+        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s: must be from 2s to 60s",
+                    lh_config_source(config, "leaseTtl"));
+        return FALSE;
+    }
+    return TRUE;
+}
+
+static void name_instance(Manager *manager)
+{
+    const char *set = lh_config_string(manager->config, "instance");
+    const char *url = lh_config_string(manager->config, "advertiseUrl");
+
+    manager->instance = set != NULL
+                            ? g_strdup(set)
+                            : g_strdup_printf("%s-%d-%04x", g_get_host_name(), (int)getpid(),
+                                              (guint)(lh_random(manager->env) & 0xffff));
+    manager->url = url != NULL
+                       ? g_strdup(url)
+                       : g_strconcat("http://", lh_http_server_address(manager->server), NULL);
+}
+
+static gboolean start_server(Manager *manager, GError **error)
+{
+    LhHttpOptions options = {
+        .listen = lh_config_string(manager->config, "listen"),
+        .insecure = lh_config_bool(manager->config, "insecure"),
+    };
+
+    manager->server = lh_http_server_new(manager->env, NULL, &options, error);
+    if (manager->server == NULL)
+        g_prefix_error(error, "%s: ", lh_config_source(manager->config, "listen"));
+    return manager->server != NULL;
+}
+
+static void start_runtime(Manager *manager)
+{
+    LhRuntimeOptions options = {
+        .instance = manager->instance,
+        .host = g_get_host_name(),
+        .url = manager->url,
+        .version = LEASEHOLD_VERSION,
+        .pid = getpid(),
+        .lease_ttl_s = (lh_config_int(manager->config, "leaseTtl") + 999) / 1000,
+    };
+
+#ifdef LH_TEST_FAULTS
+    options.fault_no_deadline = lh_config_bool(manager->config, "faultNoDeadline");
+    options.fault_no_leader_watch = lh_config_bool(manager->config, "faultNoLeaderWatch");
+#endif
+    manager->mirror = lh_mirror_new(manager->env, manager->etcd, manager->prefix);
+    manager->runtime = lh_runtime_new(manager->env, manager->etcd, manager->mirror, manager->metrics,
+                                      lh_controllers(), &options);
+    LhApiOptions api = {
+        .env = manager->env,
+        .etcd = manager->etcd,
+        .mirror = manager->mirror,
+        .runtime = manager->runtime,
+        .metrics = manager->metrics,
+        .version = LEASEHOLD_VERSION,
+    };
+    manager->api = lh_api_new(manager->server, &api);
+    lh_mirror_start(manager->mirror);
+    lh_runtime_start(manager->runtime);
+}
+
+static gboolean start(Manager *manager, GError **error)
+{
+    const LhConfig *config = manager->config;
+    LhEtcdOptions etcd = {.endpoints = lh_config_list(config, "etcd.endpoints")};
+    const char *prefix = lh_config_string(config, "etcd.prefix");
+    g_autofree char *labels = lh_labels("version", LEASEHOLD_VERSION, NULL);
+
+    if (!lh_config_setup_log(config, error) || !check_settings(config, error))
+        return FALSE;
+    manager->prefix = g_str_has_suffix(prefix, "/") ? g_strdup(prefix) : g_strconcat(prefix, "/", NULL);
+    manager->env = lh_env_glib_new(NULL);
+    manager->loop = g_main_loop_new(NULL, FALSE);
+    manager->metrics = lh_metrics_new();
+    lh_runtime_declare_metrics(manager->metrics);
+    lh_metrics_declare(manager->metrics, LH_GAUGE, "build_info", "1, with the version.", NULL);
+    lh_gauge_set(manager->metrics, "build_info", labels, 1);
+    manager->etcd = lh_etcd_grpc_new(&etcd, NULL, error);
+    if (manager->etcd == NULL) {
+        g_prefix_error(error, "%s: ", lh_config_source(config, "etcd.endpoints"));
+        return FALSE;
+    }
+    if (!start_server(manager, error))
+        return FALSE;
+    name_instance(manager);
+    start_runtime(manager);
+    lh_log(LH_LOG_INFO, "serving", "address", lh_http_server_address(manager->server), "instance",
+           manager->instance, "version", LEASEHOLD_VERSION, NULL);
+    return TRUE;
+}
+
+static void on_stopped(gpointer data)
+{
+    g_main_loop_quit(((Manager *)data)->loop);
+}
+
+static gboolean on_signal(gpointer data)
+{
+    Manager *manager = data;
+
+    if (manager->stopping) {
+        lh_log(LH_LOG_WARNING, "told to stop twice; ending at once", NULL);
+        g_main_loop_quit(manager->loop);
+        return G_SOURCE_CONTINUE;
+    }
+    manager->stopping = TRUE;
+    lh_log(LH_LOG_INFO, "stopping", "next", "let what is in flight end, then revoke the lease", NULL);
+    lh_runtime_stop(manager->runtime, on_stopped, manager);
+    return G_SOURCE_CONTINUE;
+}
+
+static void clear(Manager *manager)
+{
+    lh_http_server_free(manager->server);
+    lh_api_free(manager->api);
+    lh_runtime_free(manager->runtime);
+    lh_mirror_free(manager->mirror);
+    lh_etcd_free(manager->etcd);
+    lh_metrics_free(manager->metrics);
+    lh_env_free(manager->env);
+    g_clear_pointer(&manager->loop, g_main_loop_unref);
+    lh_config_free(manager->config);
+    g_free(manager->prefix);
+    g_free(manager->instance);
+    g_free(manager->url);
+}
+
+int lh_manager_main(int argc, char **argv)
+{
+    const LhSetting *const tables[] = {lh_shared_settings, manager_settings, NULL};
+    g_autoptr(GError) error = NULL;
+    Manager manager = {.config = lh_config_load(tables, "manager", argc, argv, &error)};
+    int code = 0;
+
+    if (manager.config == NULL || !start(&manager, &error)) {
+        fprintf(stderr, "leasehold: %s\n", error->message);
+        code = g_error_matches(error, LH_ERROR, LH_ERR_INVALID) ? EXIT_USAGE : EXIT_FAILED;
+    } else {
+        guint term = g_unix_signal_add(SIGTERM, on_signal, &manager);
+        guint interrupt = g_unix_signal_add(SIGINT, on_signal, &manager);
+        g_main_loop_run(manager.loop);
+        g_source_remove(term);
+        g_source_remove(interrupt);
+    }
+    clear(&manager);
+    return code;
+}
