@@ -272,6 +272,19 @@ static void confirm(Round *round)
     lh_plan_end(round->plan);
 }
 
+/* Who is to confirm a plan must be able to read it. */
+static void note_braked(Round *round, const Targets *frozen)
+{
+    lh_plan_note(round->plan, LH_KIND_BRAKE, "cache-evictor", "braked", "%s",
+                 round->brake->message == NULL ? "" : round->brake->message);
+    for (guint i = 0; round->plan->explain && i < frozen->len; i++) {
+        const LhFleetAssignment *target = g_ptr_array_index(frozen, i);
+        lh_plan_note(round->plan, LH_KIND_ASSIGNMENT, target->object->name, "braked",
+                     "would be evicted, rule %s: %s", target->replica->fate.rule,
+                     lh_cache_fate_text(&target->replica->fate));
+    }
+}
+
 /* With a Brake: only what it stands for, and only once it is confirmed. */
 static void plan_braked(Round *round, const Targets *due)
 {
@@ -298,8 +311,7 @@ static void plan_braked(Round *round, const Targets *due)
     if (confirmed_now(round))
         confirm(round);
     else
-        lh_plan_note(round->plan, LH_KIND_BRAKE, "cache-evictor", "braked", "%s",
-                     round->brake->message == NULL ? "" : round->brake->message);
+        note_braked(round, frozen);
 }
 
 static void plan_free(Round *round, const Targets *due)

@@ -36,10 +36,13 @@ struct LhMirror {
 
     LhList *list;
     GPtrArray *listed;        /* LhObject, references */
-    GHashTable *foreign_seen; /* keys of no known kind in the running list -> mod revision */
+    GHashTable *foreign_seen; /* set of GBytes: keys of no known kind in the running list */
     LhWatcher *watcher;
     LhTimer *retry;
     guint attempts;
+
+    guint busy; /* telling: lh_mirror_free waits until the listeners' callbacks have returned */
+    gboolean freed;
 };
 
 static void start_list(LhMirror *mirror);
@@ -64,19 +67,41 @@ static void drop_listed(LhMirror *mirror)
     g_clear_pointer(&mirror->foreign_seen, g_hash_table_unref);
 }
 
+/* Nothing comes any more. */
+static void quiet(LhMirror *mirror)
+{
+    g_clear_pointer(&mirror->list, lh_list_cancel);
+    g_clear_pointer(&mirror->watcher, lh_watcher_free);
+    lh_timer_clear(mirror->env, &mirror->retry);
+}
+
 void lh_mirror_free(LhMirror *mirror)
 {
     if (mirror == NULL)
         return;
-    lh_list_cancel(mirror->list);
-    lh_watcher_free(mirror->watcher);
-    lh_timer_clear(mirror->env, &mirror->retry);
+    quiet(mirror);
+    mirror->freed = TRUE;
+    if (mirror->busy > 0)
+        return;
     drop_listed(mirror);
     lh_mirror_store_clear(&mirror->store);
     g_array_unref(mirror->listeners);
     g_free(mirror->prefix);
     g_free(mirror->prefix_end);
     g_free(mirror);
+}
+
+/* Around all that tells listeners, which may free the mirror. */
+static void begin_telling(LhMirror *mirror)
+{
+    mirror->busy++;
+}
+
+static void end_telling(LhMirror *mirror)
+{
+    mirror->busy--;
+    if (mirror->freed)
+        lh_mirror_free(mirror);
 }
 
 void lh_mirror_listen(LhMirror *mirror, const LhMirrorFuncs *funcs, gpointer data)
@@ -99,7 +124,7 @@ void lh_mirror_unlisten(LhMirror *mirror, const LhMirrorFuncs *funcs, gpointer d
 
 static void tell_change(LhMirror *mirror, const LhObject *before, const LhObject *after)
 {
-    for (guint i = 0; i < mirror->listeners->len; i++) {
+    for (guint i = 0; i < mirror->listeners->len && !mirror->freed; i++) {
         Listener *listener = &g_array_index(mirror->listeners, Listener, i);
         if (listener->funcs->change != NULL)
             listener->funcs->change(before, after, listener->data);
@@ -108,7 +133,7 @@ static void tell_change(LhMirror *mirror, const LhObject *before, const LhObject
 
 static void tell_applied(LhMirror *mirror)
 {
-    for (guint i = 0; i < mirror->listeners->len; i++) {
+    for (guint i = 0; i < mirror->listeners->len && !mirror->freed; i++) {
         Listener *listener = &g_array_index(mirror->listeners, Listener, i);
         if (listener->funcs->applied != NULL)
             listener->funcs->applied(mirror->revision, listener->data);
@@ -120,7 +145,7 @@ static void tell_regressed(LhMirror *mirror, gint64 to_revision)
     lh_log(LH_LOG_ERROR, "etcd went back in time or is another cluster: it was restored from a backup",
            "from_revision", lh_fmt("%" G_GINT64_FORMAT, mirror->revision), "to_revision",
            lh_fmt("%" G_GINT64_FORMAT, to_revision), "next", "list again and brake deletions", NULL);
-    for (guint i = 0; i < mirror->listeners->len; i++) {
+    for (guint i = 0; i < mirror->listeners->len && !mirror->freed; i++) {
         Listener *listener = &g_array_index(mirror->listeners, Listener, i);
         if (listener->funcs->regressed != NULL)
             listener->funcs->regressed(mirror->revision, to_revision, listener->data);
@@ -129,31 +154,33 @@ static void tell_regressed(LhMirror *mirror, gint64 to_revision)
 
 /* What a key under the prefix is: an object's, or a foreign one (no known kind). */
 typedef struct {
-    gboolean foreign;
-    LhKind kind;
+    LhKind kind;      /* LH_N_KINDS: foreign */
     const char *name; /* of the object */
-    char *key;        /* foreign: printable, g_free */
 } Key;
 
 /* False when the key is not under the prefix. A key that holds a NUL is never an object's. */
 static gboolean key_of(const LhMirror *mirror, const LhKv *kv, Key *out)
 {
-    const char *key = kv->key + mirror->prefix_len;
-    gsize len = kv->key_len - mirror->prefix_len;
+    gsize prefix = mirror->prefix_len;
 
-    if (kv->key_len < mirror->prefix_len || memcmp(kv->key, mirror->prefix, mirror->prefix_len) != 0)
+    if (kv->key_len < prefix || memcmp(kv->key, mirror->prefix, prefix) != 0)
         return FALSE;
-    out->key = NULL;
-    out->foreign = memchr(key, 0, len) != NULL || !lh_key_split(key, &out->kind, &out->name);
-    if (out->foreign) {
-        /* NULs are parted by '/' so that each such key stays a key of its own. */
-        out->key = g_malloc(len + 1);
-        memcpy(out->key, key, len + 1);
-        for (gsize i = 0; i < len; i++)
-            if (out->key[i] == '\0')
-                out->key[i] = '/';
-    }
+    if (memchr(kv->key, 0, kv->key_len) != NULL
+        || !lh_key_split(kv->key + prefix, &out->kind, &out->name))
+        out->kind = LH_N_KINDS;
     return TRUE;
+}
+
+static void add_foreign(GHashTable *foreign, const LhKv *kv)
+{
+    g_hash_table_add(foreign, g_bytes_new(kv->key, kv->key_len));
+}
+
+static void remove_foreign(GHashTable *foreign, const LhKv *kv)
+{
+    g_autoptr(GBytes) key = g_bytes_new_static(kv->key, kv->key_len);
+
+    g_hash_table_remove(foreign, key);
 }
 
 static void put_object(LhMirror *mirror, LhObject *object)
@@ -174,15 +201,6 @@ static void remove_object(LhMirror *mirror, LhKind kind, const char *name)
     lh_object_unref(before);
 }
 
-/* Takes @key. */
-static void set_foreign(GHashTable *foreign, char *key, gint64 mod_rev)
-{
-    gint64 *rev = g_new(gint64, 1);
-
-    *rev = mod_rev;
-    g_hash_table_replace(foreign, key, rev);
-}
-
 static LhObject *parse(const Key *key, const LhKv *kv)
 {
     return lh_object_parse(key->kind, key->name, kv->value, kv->value_len, kv->create_rev, kv->mod_rev,
@@ -196,16 +214,14 @@ static void apply_event(LhMirror *mirror, const LhEtcdEvent *event)
 
     if (!key_of(mirror, kv, &key))
         return;
-    if (key.foreign && event->is_delete) {
-        g_hash_table_remove(mirror->store.foreign, key.key);
-        g_free(key.key);
-    } else if (key.foreign) {
-        set_foreign(mirror->store.foreign, key.key, kv->mod_rev);
-    } else if (event->is_delete) {
+    if (key.kind == LH_N_KINDS && event->is_delete)
+        remove_foreign(mirror->store.foreign, kv);
+    else if (key.kind == LH_N_KINDS)
+        add_foreign(mirror->store.foreign, kv);
+    else if (event->is_delete)
         remove_object(mirror, key.kind, key.name);
-    } else {
+    else
         put_object(mirror, parse(&key, kv));
-    }
 }
 
 /* ---- list ---- */
@@ -225,7 +241,7 @@ static gboolean unchanged(const LhObject *known, const LhObject *listed)
     const char *known_raw, *listed_raw;
 
     if (known == NULL || known->mod_rev != listed->mod_rev || known->create_rev != listed->create_rev
-        || lh_object_known(known) != lh_object_known(listed))
+        || known->lease != listed->lease || lh_object_known(known) != lh_object_known(listed))
         return FALSE;
     known_raw = lh_object_raw(known, &known_len);
     listed_raw = lh_object_raw(listed, &listed_len);
@@ -242,8 +258,8 @@ static void on_list_page(const LhKv *kvs, gsize n, gpointer data)
         Key key;
         if (!key_of(mirror, &kvs[i], &key))
             continue;
-        if (key.foreign) {
-            set_foreign(mirror->foreign_seen, key.key, kvs[i].mod_rev);
+        if (key.kind == LH_N_KINDS) {
+            add_foreign(mirror->foreign_seen, &kvs[i]);
             continue;
         }
         LhObject *listed = parse(&key, &kvs[i]);
@@ -265,10 +281,12 @@ static void on_events(const LhEtcdEvent *events, gsize n, gint64 revision, gpoin
 {
     LhMirror *mirror = data;
 
-    for (gsize i = 0; i < n; i++)
+    begin_telling(mirror);
+    for (gsize i = 0; i < n && !mirror->freed; i++)
         apply_event(mirror, &events[i]);
     mirror->revision = revision;
     tell_applied(mirror);
+    end_telling(mirror);
 }
 
 static void on_interrupted(const GError *error, gpointer data)
@@ -369,6 +387,7 @@ static void on_list_done(const LhEtcdHeader *header, const GError *error, gpoint
         mirror->retry = lh_timer_in(mirror->env, wait, on_retry, mirror);
         return;
     }
+    begin_telling(mirror);
     mirror->attempts = 0;
     mirror->heard_ms = lh_mono_ms(mirror->env);
     if (mirror->revision != 0
@@ -378,8 +397,10 @@ static void on_list_done(const LhEtcdHeader *header, const GError *error, gpoint
     drop_listed(mirror);
     mirror->revision = header->revision;
     mirror->cluster_id = header->cluster_id;
-    start_watch(mirror);
+    if (!mirror->freed)
+        start_watch(mirror);
     tell_applied(mirror);
+    end_telling(mirror);
 }
 
 static const LhListFuncs list_funcs = {
@@ -391,7 +412,7 @@ static const LhListFuncs list_funcs = {
 static void start_list(LhMirror *mirror)
 {
     mirror->listed = g_ptr_array_new_with_free_func((GDestroyNotify)lh_object_unref);
-    mirror->foreign_seen = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+    mirror->foreign_seen = lh_mirror_foreign_new();
     mirror->list =
         lh_list_start(mirror->env, mirror->etcd, mirror->prefix, 0, 0, &list_funcs, mirror);
 }

@@ -33,7 +33,7 @@ typedef struct {
 
 /* @prefix ends with '/'; copied. Nothing happens before lh_mirror_start. */
 LhMirror *lh_mirror_new(LhEnv *env, LhEtcd *etcd, const char *prefix);
-void lh_mirror_free(LhMirror *mirror); /* accepts NULL */
+void lh_mirror_free(LhMirror *mirror); /* accepts NULL; may be called inside a listener's callback */
 
 /* Listeners are called in the order in which they were added. */
 void lh_mirror_listen(LhMirror *mirror, const LhMirrorFuncs *funcs, gpointer data);

@@ -14,12 +14,17 @@ static gboolean object_equal(gconstpointer a, gconstpointer b)
     return g_str_equal(((const LhObject *)a)->name, ((const LhObject *)b)->name);
 }
 
+GHashTable *lh_mirror_foreign_new(void)
+{
+    return g_hash_table_new_full(g_bytes_hash, g_bytes_equal, (GDestroyNotify)g_bytes_unref, NULL);
+}
+
 void lh_mirror_store_init(LhStore *store)
 {
     for (guint kind = 0; kind < LH_N_KINDS; kind++)
         store->kinds[kind] = g_hash_table_new(object_hash, object_equal);
     memset(store->invalid, 0, sizeof store->invalid);
-    store->foreign = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+    store->foreign = lh_mirror_foreign_new();
 }
 
 static gboolean drop_object(gpointer object, gpointer value, gpointer data)

@@ -9,9 +9,10 @@
 typedef struct {
     GHashTable *kinds[LH_N_KINDS]; /* set of LhObject, by name */
     guint invalid[LH_N_KINDS + 1];
-    GHashTable *foreign; /* key (under the prefix) -> gint64* mod revision: no known kind */
+    GHashTable *foreign; /* set of GBytes: whole keys of no known kind; they may hold NULs */
 } LhStore;
 
+GHashTable *lh_mirror_foreign_new(void);
 void lh_mirror_store_init(LhStore *store);
 void lh_mirror_store_clear(LhStore *store);
 const LhObject *lh_mirror_store_get(const LhStore *store, LhKind kind, const char *name);

@@ -271,7 +271,7 @@ static void assert_true_outcomes(Answer **answers)
             unknown++;
         }
     }
-    print_message("%u of %u outcomes unknown\n", unknown, FLIGHT);
+    print_message("# %u of %u outcomes unknown\n", unknown, FLIGHT);
 }
 
 static void call_outcomes_are_true_over_a_crash(void **state)

@@ -5,8 +5,6 @@
  */
 #pragma once
 
-#include <stdio.h>
-
 #include "agent/agent.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -14,6 +12,8 @@
 #include "tests/fakes/env_sim.h"
 #include "tests/fakes/fake_etcd.h"
 #include "virtual_work.h"
+
+#include <stdio.h>
 
 #define PREFIX "/leasehold/"
 

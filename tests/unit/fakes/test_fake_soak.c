@@ -477,7 +477,7 @@ static void soak_keeps_the_rules(void **state)
     guint64 late = 0;
     for (guint64 seed = first; seed <= last; seed++) {
         FakeEtcdStats stats;
-        print_message("seed %" G_GUINT64_FORMAT ": LEASEHOLD_SEED=%" G_GUINT64_FORMAT
+        print_message("# seed %" G_GUINT64_FORMAT ": LEASEHOLD_SEED=%" G_GUINT64_FORMAT
                       " replays it\n",
                       seed, seed);
         run(seed, &stats);

@@ -147,14 +147,6 @@ static gint64 put_snapshot(Lab *lab, const char *name, gint64 size)
     return put(lab, key, value);
 }
 
-/* Done by a client, so that several keys change in one revision and keys may hold NULs. */
-static void transact(Lab *lab, const LhTxnOp *ops, gsize n)
-{
-    LhTxnRequest request = {.success = ops, .n_success = n};
-
-    lh_etcd_txn(lab->etcd, &request, (LhTxnFunc)(void (*)(void))NULL, NULL);
-}
-
 typedef struct {
     Lab *lab;
     guint n;

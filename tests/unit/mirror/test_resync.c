@@ -1,0 +1,285 @@
+/* links: fakes */
+/*
+ * mirror/mirror when the watch is lost: interruptions, compaction, restored backups, an unreachable etcd;
+ * and being freed in the middle of anything.
+ */
+#include "lab.h"
+
+/* The client is away for so long that all connections are given up. */
+static void away(Lab *lab)
+{
+    fake_etcd_client_cut(lab->etcd, FAKE_CUT_BOTH);
+    pass(lab, 30000);
+}
+
+static void back(Lab *lab)
+{
+    fake_etcd_client_cut(lab->etcd, FAKE_CUT_NONE);
+    pass(lab, 30000);
+}
+
+static void an_interrupted_watch_resumes_where_it_was(void **state)
+{
+    Lab lab = lab_new(11, NULL);
+
+    lab_start(&lab);
+    pass(&lab, 100);
+    expect_told(&lab, "=1");
+    for (guint i = 0; i < 3; i++) {
+        fake_etcd_client_close_streams(lab.etcd);
+        put_snapshot(&lab, "a", i);
+        put_snapshot(&lab, "a", i);
+        pass(&lab, 5); /* heard of, not yet open again */
+        assert_false(lh_mirror_synced(lab.mirror));
+        pass(&lab, 10000);
+        assert_true(lh_mirror_synced(lab.mirror));
+    }
+    expect_told(&lab, "+snapshots/a@2 ~snapshots/a@3 =3 ~snapshots/a@4 ~snapshots/a@5 =5 "
+                      "~snapshots/a@6 ~snapshots/a@7 =7");
+    assert_int_equal(fake_etcd_stats(lab.server)->ranges, 1); /* never listed again */
+    lab_free(&lab);
+}
+
+static void after_a_compaction_only_differences_are_told(void **state)
+{
+    Lab lab = lab_new(12, NULL);
+
+    put_snapshot(&lab, "same", 1);
+    put_snapshot(&lab, "edited", 1);
+    put_snapshot(&lab, "gone", 1);
+    put_snapshot(&lab, "replaced", 1);
+    put(&lab, "published/snapshots/bad", "bad");
+    put(&lab, "published/snapshots/mended", "bad");
+    lab_start(&lab);
+    pass(&lab, 100);
+    const LhObject *same = lh_mirror_get(lab.mirror, LH_KIND_SNAPSHOT, "same");
+    g_string_truncate(lab.told, 0);
+    away(&lab);
+    put_snapshot(&lab, "edited", 2);
+    drop_key(&lab, "published/snapshots/gone");
+    drop_key(&lab, "published/snapshots/replaced");
+    put_snapshot(&lab, "replaced", 2);
+    put_snapshot(&lab, "mended", 1);
+    put_snapshot(&lab, "new", 1);
+    put_snapshot(&lab, "never seen", 1);
+    drop_key(&lab, "published/snapshots/never seen");
+    assert_true(fake_etcd_compact(lab.server, fake_etcd_revision(lab.server)));
+    back(&lab);
+    expect_told(&lab,
+                "~snapshots/edited@8 ~snapshots/mended@12 +snapshots/new@13 ~snapshots/replaced@11 "
+                "-snapshots/gone =15");
+    assert_ptr_equal(lh_mirror_get(lab.mirror, LH_KIND_SNAPSHOT, "same"), same);
+    assert_int_equal(lh_mirror_invalid(lab.mirror, LH_KIND_SNAPSHOT), 1);
+    check_agrees(&lab);
+    /* And it watches on. */
+    put_snapshot(&lab, "new", 2);
+    pass(&lab, 100);
+    expect_told(&lab, "~snapshots/new@16 =16");
+    lab_free(&lab);
+}
+
+static void a_restored_backup_is_told_and_parsed_again(void **state)
+{
+    Lab lab = lab_new(13, NULL);
+
+    put_snapshot(&lab, "old", 1); /* 2 */
+    lab_start(&lab);
+    pass(&lab, 100);
+    FakeEtcdBackup *backup = fake_etcd_backup(lab.server);
+    put_snapshot(&lab, "a", 1);   /* 3 */
+    put_snapshot(&lab, "b", 1);   /* 4 */
+    put_snapshot(&lab, "old", 2); /* 5 */
+    pass(&lab, 100);
+    g_string_truncate(lab.told, 0);
+    fake_etcd_restore(lab.server, backup);
+    put_snapshot(&lab, "a", 7); /* 3 again, and another value */
+    pass(&lab, 30000);
+    expect_told(&lab, "!5>3 ~snapshots/a@3 ~snapshots/old@2 -snapshots/b =3");
+    const LhSnapshot *a = (const LhSnapshot *)lh_mirror_get(lab.mirror, LH_KIND_SNAPSHOT, "a");
+    assert_int_equal(a->size_bytes, 7);
+    check_agrees(&lab);
+    assert_int_equal(lh_mirror_revision(lab.mirror), 3);
+    fake_etcd_backup_free(backup);
+    lab_free(&lab);
+}
+
+static void another_cluster_is_told_as_regressed(void **state)
+{
+    Lab lab = lab_new(14, NULL);
+
+    put_snapshot(&lab, "a", 1);
+    lab_start(&lab);
+    pass(&lab, 100);
+    g_string_truncate(lab.told, 0);
+    fake_etcd_set_cluster_id(lab.server, 4711);
+    fake_etcd_client_close_streams(lab.etcd);
+    pass(&lab, 30000);
+    expect_told(&lab, "!2>2 =2");
+    assert_int_equal(lh_mirror_cluster_id(lab.mirror), 4711);
+    lab_free(&lab);
+}
+
+static void on_lease(gint64 lease, G_GNUC_UNUSED gint64 ttl_s, const GError *error, gpointer data)
+{
+    assert_null(error);
+    *(gint64 *)data = lease;
+}
+
+/* Revisions and value coincide after the restore, the lease does not. */
+static void the_lease_of_a_key_is_part_of_it(void **state)
+{
+    static const char key[] = P "leaders/admission/0000000000000001";
+    Lab lab = lab_new(15, NULL);
+    gint64 lease = 0;
+
+    lab.etcd->v->lease_grant(lab.etcd, 600, 5000, on_lease, &lease);
+    pass(&lab, 100);
+    FakeEtcdBackup *backup = fake_etcd_backup(lab.server);
+    fake_etcd_put(lab.server, key, "{}", 0);
+    fake_etcd_put(lab.server, P "published/x", "", 0);
+    lab_start(&lab);
+    pass(&lab, 100);
+    fake_etcd_restore(lab.server, backup);
+    fake_etcd_put(lab.server, key, "{}", lease);
+    pass(&lab, 30000);
+    expect_told(&lab, "+leaders/admission/0000000000000001@2 =3 !3>2 "
+                      "~leaders/admission/0000000000000001@2 =2");
+    assert_int_equal(
+        lh_mirror_get(lab.mirror, LH_KIND_LEADER, "admission/0000000000000001")->lease, lease);
+    fake_etcd_backup_free(backup);
+    lab_free(&lab);
+}
+
+static void an_etcd_that_is_away_at_start_is_waited_for(void **state)
+{
+    Lab lab = lab_new(16, NULL);
+
+    put_snapshot(&lab, "a", 1);
+    fake_etcd_stop(lab.server);
+    lab_start(&lab);
+    pass(&lab, 60000);
+    expect_told(&lab, "");
+    assert_int_equal(lh_mirror_revision(lab.mirror), 0);
+    assert_int_equal(lh_mirror_staleness_ms(lab.mirror), 0);
+    fake_etcd_start(lab.server);
+    pass(&lab, 15000);
+    expect_told(&lab, "+snapshots/a@2 =2");
+    assert_true(lh_mirror_synced(lab.mirror));
+    lab_free(&lab);
+}
+
+static void staleness_grows_while_nothing_is_heard(void **state)
+{
+    Lab lab = lab_new(17, NULL);
+
+    lab_start(&lab);
+    for (guint i = 0; i < 20; i++) {
+        pass(&lab, 1000); /* progress is asked for: quiet is not stale */
+        assert_in_range(lh_mirror_staleness_ms(lab.mirror), 0, 5100);
+    }
+    fake_etcd_freeze(lab.server);
+    pass(&lab, 30000);
+    assert_in_range(lh_mirror_staleness_ms(lab.mirror), 29900, 35100);
+    fake_etcd_thaw(lab.server);
+    pass(&lab, 10000);
+    assert_in_range(lh_mirror_staleness_ms(lab.mirror), 0, 5100);
+    /* And while it has to list again, with no watch at all. */
+    fake_etcd_client_cut(lab.etcd, FAKE_CUT_BOTH);
+    put_snapshot(&lab, "a", 1);
+    fake_etcd_compact(lab.server, fake_etcd_revision(lab.server));
+    pass(&lab, 30000);
+    assert_in_range(lh_mirror_staleness_ms(lab.mirror), 29900, 35100);
+    lab_free(&lab);
+}
+
+/* Runs one timer after the other and frees the mirror after @steps of them. */
+static gboolean freed_after(guint64 seed, guint steps)
+{
+    FakeEtcdOptions options = {.fragment_events = 2};
+    Lab lab = lab_new(seed, &options);
+    gboolean more = TRUE;
+
+    for (guint i = 0; i < 5; i++) {
+        g_autofree char *name = g_strdup_printf("s%u", i);
+        put_snapshot(&lab, name, 1);
+    }
+    lab_start(&lab);
+    for (guint i = 0; i < steps && more; i++) {
+        if (i == 40)
+            fake_etcd_client_close_streams(lab.etcd);
+        if (i == 60)
+            fake_etcd_delete(lab.server, P "published/snapshots/", P "published/snapshots0");
+        if (i == 80) {
+            fake_etcd_client_close_streams(lab.etcd);
+            put_snapshot(&lab, "late", 1);
+            fake_etcd_compact(lab.server, fake_etcd_revision(lab.server));
+        }
+        if (i == 100)
+            fake_etcd_stop(lab.server);
+        if (i == 140)
+            fake_etcd_start(lab.server);
+        more = sim_world_step(lab.world);
+    }
+    lab_drop(&lab);
+    pass(&lab, 60000); /* nothing fires any more */
+    lab_free(&lab);
+    return more;
+}
+
+static void it_can_be_freed_at_any_step(void **state)
+{
+    for (guint steps = 0; steps < 200; steps++)
+        freed_after(100 + steps % 3, steps);
+    lh_mirror_free(NULL);
+}
+
+static void free_inside(guint64 seed, gboolean at_change, gboolean watched, gboolean relisted)
+{
+    Lab lab = lab_new(seed, NULL);
+
+    put_snapshot(&lab, "a", 1);
+    put_snapshot(&lab, "b", 1);
+    lab_start(&lab);
+    if (watched || relisted)
+        pass(&lab, 100);
+    if (relisted)
+        away(&lab);
+    lab.free_at_change = at_change;
+    lab.free_at_applied = !at_change;
+    fake_etcd_delete(lab.server, P "published/snapshots/", P "published/snapshots0");
+    put_snapshot(&lab, "c", 1);
+    put_snapshot(&lab, "d", 1);
+    if (relisted) {
+        fake_etcd_compact(lab.server, fake_etcd_revision(lab.server));
+        back(&lab);
+    }
+    pass(&lab, 1000);
+    assert_null(lab.mirror);
+    lab_free(&lab);
+}
+
+static void it_can_be_freed_inside_its_callbacks(void **state)
+{
+    for (guint at_change = 0; at_change < 2; at_change++) {
+        free_inside(20, at_change, FALSE, FALSE);
+        free_inside(21, at_change, TRUE, FALSE);
+        free_inside(22, at_change, FALSE, TRUE);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_interrupted_watch_resumes_where_it_was),
+        cmocka_unit_test(after_a_compaction_only_differences_are_told),
+        cmocka_unit_test(a_restored_backup_is_told_and_parsed_again),
+        cmocka_unit_test(another_cluster_is_told_as_regressed),
+        cmocka_unit_test(the_lease_of_a_key_is_part_of_it),
+        cmocka_unit_test(an_etcd_that_is_away_at_start_is_waited_for),
+        cmocka_unit_test(staleness_grows_while_nothing_is_heard),
+        cmocka_unit_test(it_can_be_freed_at_any_step),
+        cmocka_unit_test(it_can_be_freed_inside_its_callbacks),
+    };
+
+    return cmocka_run_group_tests_name("resync", tests, NULL, NULL);
+}
