@@ -85,10 +85,11 @@ void lh_fleet_link_service(LhFleet *fleet, LhFleetSnapshot *snapshot, const char
 
 void lh_fleet_drop_snapshot(LhFleet *fleet, LhFleetSnapshot *snapshot)
 {
-    if (snapshot->object != NULL || snapshot->deletion != NULL || snapshot->replicas != NULL)
+    /* A Status that outlived its subject keeps the record until it is removed. */
+    if (snapshot->object != NULL || snapshot->deletion != NULL || snapshot->replicas != NULL
+        || snapshot->missing_todo || snapshot->valid_todo)
         return;
-    g_assert(!snapshot->create_todo && !snapshot->correct_todo && !snapshot->missing_todo
-              && !snapshot->valid_todo);
+    g_assert(!snapshot->create_todo && !snapshot->correct_todo);
     g_hash_table_remove(fleet->snapshots, snapshot->name);
     g_free(snapshot->name);
     g_free(snapshot);
@@ -115,7 +116,9 @@ void lh_fleet_drop_replica(LhFleet *fleet, LhFleetReplica *replica)
 {
     LhFleetSnapshot *snapshot = replica->snapshot;
 
-    if (replica->object != NULL || replica->retry != NULL || replica->assignments != NULL)
+    /* A Status that outlived its subject keeps the record until it is removed. */
+    if (replica->object != NULL || replica->retry != NULL || replica->assignments != NULL
+        || (replica->in & LH_IN_TODO) != 0)
         return;
     g_assert(replica->in == 0);
     g_hash_table_remove(fleet->replicas, replica->name);

@@ -284,6 +284,8 @@ static void start_follows(LhAgent *agent)
     for (guint i = 0; i < N_FOLLOWS; i++)
         agent->follows[i] = lh_follow_start(agent->env, agent->etcd, keys[i], ends[i], &funcs[i],
                                             agent);
+    /* A quick controller's order may be heard before the answer to our registration. */
+    lh_follow_hold(agent->follows[FOLLOW_ASSIGNMENTS]);
 }
 
 /* ---- registering ---- */
@@ -422,6 +424,7 @@ static void on_register(const LhTxnReply *reply, const GError *error, gpointer d
     lh_follow_seed(agent->follows[FOLLOW_REGISTRATION], &own);
     seed(agent, &reply->ops[1], FOLLOW_HEALTH);
     seed(agent, &reply->ops[2], FOLLOW_ASSIGNMENTS);
+    lh_follow_flow(agent->follows[FOLLOW_ASSIGNMENTS]);
 }
 
 static void register_node(gpointer data)

@@ -22,13 +22,27 @@ struct LhFollow {
     GHashTable *known; /* key → gint64 mod revision */
     LhWatcher *watcher;
     gboolean opened;
+    GPtrArray *held; /* of Held: heard, not reported; NULL: reported at once */
     gint64 revision; /* everything up to it has been reported */
     LhCallId call;
     LhTimer *pause;
     guint attempt;
 };
 
+typedef struct {
+    gboolean gone;
+    LhKv kv; /* strings owned */
+} Held;
+
 static void start_watcher(LhFollow *f, gint64 start_revision);
+
+static void held_free(gpointer data)
+{
+    Held *held = data;
+    g_free((char *)held->kv.key);
+    g_free((char *)held->kv.value);
+    g_free(held);
+}
 
 static void report_put(LhFollow *f, const LhKv *kv)
 {
@@ -49,6 +63,22 @@ static void report_gone(LhFollow *f, const char *key, gint64 rev)
     f->funcs->gone(copy, rev, f->data);
 }
 
+static void hear(LhFollow *f, const LhKv *kv, gboolean gone)
+{
+    if (f->held != NULL) {
+        Held *held = g_new0(Held, 1);
+        held->gone = gone;
+        held->kv = *kv;
+        held->kv.key = g_strdup(kv->key);
+        held->kv.value = gone ? NULL : g_memdup2(kv->value, kv->value_len + 1);
+        g_ptr_array_add(f->held, held);
+    } else if (gone) {
+        report_gone(f, kv->key, kv->mod_rev);
+    } else {
+        report_put(f, kv);
+    }
+}
+
 static void on_opened(gpointer data)
 {
     LhFollow *f = data;
@@ -61,12 +91,8 @@ static void on_opened(gpointer data)
 static void on_events(const LhEtcdEvent *events, gsize n, gint64 revision, gpointer data)
 {
     LhFollow *f = data;
-    for (gsize i = 0; i < n; i++) {
-        if (events[i].is_delete)
-            report_gone(f, events[i].kv.key, events[i].kv.mod_rev);
-        else
-            report_put(f, &events[i].kv);
-    }
+    for (gsize i = 0; i < n; i++)
+        hear(f, &events[i].kv, events[i].is_delete);
     f->revision = MAX(f->revision, revision);
 }
 
@@ -111,7 +137,7 @@ static void on_list(const LhRangeReply *reply, const GError *error, gpointer dat
     for (guint i = 0; i < missing->len; i++)
         report_gone(f, g_ptr_array_index(missing, i), reply->header.revision);
     for (guint i = 0; i < kvs->len; i++)
-        report_put(f, g_ptr_array_index(kvs, i));
+        hear(f, g_ptr_array_index(kvs, i), FALSE);
     f->revision = reply->header.revision;
     start_watcher(f, f->revision + 1);
 }
@@ -163,6 +189,21 @@ LhFollow *lh_follow_start(LhEnv *env, LhEtcd *etcd, const char *key, const char 
     return f;
 }
 
+void lh_follow_hold(LhFollow *f)
+{
+    if (f->held == NULL)
+        f->held = g_ptr_array_new_with_free_func(held_free);
+}
+
+void lh_follow_flow(LhFollow *f)
+{
+    g_autoptr(GPtrArray) held = g_steal_pointer(&f->held);
+    for (guint i = 0; held != NULL && i < held->len; i++) {
+        const Held *event = g_ptr_array_index(held, i);
+        hear(f, &event->kv, event->gone);
+    }
+}
+
 void lh_follow_seed(LhFollow *f, const LhKv *kv)
 {
     report_put(f, kv);
@@ -176,6 +217,7 @@ void lh_follow_free(LhFollow *f)
     lh_etcd_cancel(f->etcd, &f->call);
     lh_timer_clear(f->env, &f->pause);
     g_hash_table_unref(f->known);
+    g_clear_pointer(&f->held, g_ptr_array_unref);
     g_free(f->key);
     g_free(f->range_end);
     g_free(f);

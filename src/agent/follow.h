@@ -28,6 +28,10 @@ typedef struct {
  * lh_follow_seed. */
 LhFollow *lh_follow_start(LhEnv *env, LhEtcd *etcd, const char *key, const char *range_end,
                           const LhFollowFuncs *funcs, gpointer data);
-/* What a read found: reported unless it is old. */
+/* What is heard from now on waits … */
+void lh_follow_hold(LhFollow *follow);
+/* … until here, where it is reported in its order. */
+void lh_follow_flow(LhFollow *follow);
+/* What a read found: reported at once unless it is old. */
 void lh_follow_seed(LhFollow *follow, const LhKv *kv);
 void lh_follow_free(LhFollow *follow); /* accepts NULL */

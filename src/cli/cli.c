@@ -108,10 +108,11 @@ static void unknown_command(const char *name, GError **error)
     guint best_distance = 3;
     for (const LhCliCommand *command = commands; strlen(name) < 64 && command->name != NULL;
          command++) {
-        guint d = distance(name, command->name);
-        if (d < best_distance || (best == NULL && g_str_has_prefix(command->name, name))) {
+        gboolean begins = strlen(name) > 1 && g_str_has_prefix(command->name, name);
+        guint d = begins ? 0 : distance(name, command->name);
+        if (d < best_distance) {
             best = command->name;
-            best_distance = MIN(d, best_distance);
+            best_distance = d;
         }
     }
     g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s: unknown command; %s%s%s", name,

@@ -46,6 +46,9 @@ typedef struct {
     const char *plural;
     const char *selector;
     gint64 revision; /* events after it; moves on with them */
+    /* May be NULL. Each time that the server has begun to send: what is read now and what is sent
+     * from now on leave no gap between them. TRUE ends lh_client_watch. */
+    gboolean (*opened)(gpointer data);
     /* @event "PUT" or "DELETE". TRUE ends lh_client_watch. */
     gboolean (*func)(const char *event, gint64 revision, const cJSON *object, gpointer data);
     gpointer data;

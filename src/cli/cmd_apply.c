@@ -1,8 +1,9 @@
 /*
  * apply -f FILE: makes the server's desired objects what the manifests say.
  *
- * Each object is read, compared, and written only where it differs, under the revision that was
- * read. One that fails does not stop the others, but nothing is pruned then.
+ * Each object is read, compared with what the server would make of the manifest, and written only
+ * where that differs, under the revision that was read. One that fails does not stop the others,
+ * but nothing is pruned then.
  */
 #include "base/errors.h"
 #include "cli/internal.h"
@@ -82,28 +83,41 @@ static gint64 revision_of(const cJSON *object)
     return lh_json_get_int(lh_value_at(object, "metadata"), "revision", 0);
 }
 
+/* Would writing @body change @before? The server says what it would be, defaults filled in. */
+static gboolean would_change(LhCli *cli, const char *path, const char *body, const cJSON *before,
+                             gboolean *changes, GError **error)
+{
+    g_autofree char *dry_path = g_strconcat(path, "?dryRun=true", NULL);
+    g_autoptr(cJSON) after = lh_client_call(cli->client, "PUT", dry_path, body, NULL, NULL, error);
+    *changes = after != NULL &&
+               (lh_value_at(before, "error") != NULL || !same_member(before, after, "spec") ||
+                !same_member(before, after, "metadata.labels"));
+    return after != NULL;
+}
+
 /* One attempt. NULL and an error, or static text that says what was done. */
 static const char *apply_once(LhCli *cli, const Target *target, const char *body, gint64 *revision,
                               GError **error)
 {
     g_autofree char *path = lh_client_path(target->view->plural, target->name);
     g_autofree char *put_path = g_strconcat(path, cli->o.dry_run ? "?dryRun=true" : "", NULL);
-    g_autofree char *condition = NULL;
+    g_autofree char *condition = g_strdup("If-None-Match: *");
     g_autoptr(GError) local = NULL;
     g_autoptr(cJSON) before = lh_client_get(cli->client, path, &local);
     if (before == NULL && !g_error_matches(local, LH_ERROR, LH_ERR_NOT_FOUND)) {
         g_propagate_error(error, g_steal_pointer(&local));
         return NULL;
     }
-    if (before == NULL) {
-        condition = g_strdup("If-None-Match: *");
-    } else {
+    if (before != NULL) {
+        gboolean changes;
         *revision = revision_of(before);
-        if (lh_value_at(before, "error") == NULL &&
-            same_member(before, target->manifest->object, "spec") &&
-            same_member(before, target->manifest->object, "metadata.labels")) {
-            return "unchanged";
+        if (!would_change(cli, path, body, before, &changes, error)) {
+            return NULL;
         }
+        if (!changes || cli->o.dry_run) {
+            return changes ? "configured" : "unchanged";
+        }
+        g_free(condition);
         condition = g_strdup_printf("If-Match: \"%" G_GINT64_FORMAT "\"", *revision);
     }
     g_autoptr(cJSON) after = lh_client_call(cli->client, "PUT", put_path, body, condition, NULL,
@@ -111,11 +125,8 @@ static const char *apply_once(LhCli *cli, const Target *target, const char *body
     if (after == NULL) {
         return NULL;
     }
-    gint64 old = *revision;
     *revision = revision_of(after);
-    return before == NULL                        ? "created"
-           : *revision == old && !cli->o.dry_run ? "unchanged"
-                                                 : "configured";
+    return before == NULL ? "created" : "configured";
 }
 
 static gboolean apply_one(LhCli *cli, const Target *target, GError **error)

@@ -1,8 +1,9 @@
 /*
  * wait KIND NAME --for COND: ends when it is true, and as soon as it cannot come true.
  *
- * The object is read and then watched; for a replica or a snapshot, the items that hold it and
- * their retries too, each from the revision of its list, so that nothing falls between.
+ * The object is read, watched, and read again when the watch is open; for a replica or a snapshot,
+ * the items that hold it and their retries are watched from the revision of their lists. So nothing
+ * falls between.
  */
 #include "base/errors.h"
 #include "base/units.h"
@@ -102,18 +103,16 @@ static void note_condition(Waiter *waiter, const cJSON *condition)
          lh_json_get_string(condition, "message", ""));
 }
 
-/* Valid, as long as it speaks of an older revision than the object's, says nothing. */
-static gboolean is_stale(const cJSON *object, const char *type)
-{
-    const cJSON *observed = lh_value_at(object, "status.observedRevision");
-    gint64 revision;
-    return strcmp(type, "Valid") == 0 && lh_json_int(observed, &revision) &&
-           revision < lh_json_get_int(lh_value_at(object, "metadata"), "revision", 0);
-}
-
+/* NULL, too, for Valid while it speaks of an older revision than the object's. The other
+ * conditions' controllers need not look at every revision. */
 static const cJSON *fresh_condition(const cJSON *object, const char *type)
 {
-    return is_stale(object, type) ? NULL : lh_object_condition(object, type);
+    const cJSON *condition = lh_object_condition(object, type);
+    gint64 revision = lh_json_get_int(lh_value_at(object, "metadata"), "revision", 0), observed;
+    const cJSON *own = lh_value_at(condition, "observedRevision");
+    gboolean known = lh_json_int(own != NULL ? own : lh_value_at(object, "status.observedRevision"),
+                                 &observed);
+    return strcmp(type, "Valid") == 0 && known && observed < revision ? NULL : condition;
 }
 
 static const char *state_of(const cJSON *object)
@@ -248,21 +247,13 @@ static gboolean on_retry(const char *event, gint64 revision, const cJSON *object
 
 /* ---- reading, then watching ---- */
 
-/* *@revision: of a moment before the object was read. */
-static gboolean read_object(Waiter *waiter, gint64 *revision, GError **error)
+static gboolean read_object(Waiter *waiter, GError **error)
 {
-    LhClient *client = waiter->cli->client;
     g_autoptr(GError) local = NULL;
-    g_autofree char *list_path = g_strdup_printf("/v1/%s?limit=1", waiter->view->plural);
     g_autofree char *path = lh_client_path(waiter->view->plural, waiter->name);
-    g_autoptr(cJSON) list = lh_client_get(client, list_path, error);
-    if (list == NULL) {
-        return FALSE;
-    }
-    *revision = lh_json_get_int(list, "revision", 0);
-    g_autoptr(cJSON) object = lh_client_get(client, path, &local);
+    g_autoptr(cJSON) object = lh_client_get(waiter->cli->client, path, &local);
     if (object != NULL) {
-        on_object("PUT", *revision, object, waiter);
+        on_object("PUT", 0, object, waiter);
         return TRUE;
     }
     gboolean absent = g_error_matches(local, LH_ERROR, LH_ERR_NOT_FOUND);
@@ -275,10 +266,30 @@ static gboolean read_object(Waiter *waiter, gint64 *revision, GError **error)
         /* What people write must be there; what controllers and nodes write may come. */
         g_propagate_error(error, g_steal_pointer(&local));
         return FALSE;
-    } else {
+    } else if (waiter->last == NULL) {
         note(waiter, "it does not exist yet");
     }
     return TRUE;
+}
+
+/* What happened between the first look and the watch. */
+static gboolean look_again(gpointer data)
+{
+    Waiter *waiter = data;
+    g_autoptr(GError) error = NULL;
+    if (!read_object(waiter, &error)) {
+        note(waiter, "%s", error->message); /* events and the deadline go on */
+    }
+    return waiter->outcome != OPEN;
+}
+
+/* A present revision, to watch from. */
+static gboolean read_revision(Waiter *waiter, gint64 *revision, GError **error)
+{
+    g_autofree char *path = g_strdup_printf("/v1/%s?limit=1", waiter->view->plural);
+    g_autoptr(cJSON) list = lh_client_get(waiter->cli->client, path, error);
+    *revision = lh_json_get_int(list, "revision", 0);
+    return list != NULL;
 }
 
 static gboolean read_list(Waiter *waiter, LhWatch *watch, GError **error)
@@ -324,12 +335,17 @@ static int wait_for(Waiter *waiter, gint64 timeout_ms, const char *timeout, GErr
     gint64 deadline_ms = lh_mono_ms(cli->env) + timeout_ms;
     for (;;) {
         LhWatch watches[] = {
-            {.plural = waiter->view->plural, .func = on_object, .data = waiter},
+            {.plural = waiter->view->plural,
+             .func = on_object,
+             .opened = look_again,
+             .data = waiter},
             {.plural = "items", .func = on_item, .data = waiter},
             {.plural = "retries", .func = on_retry, .data = waiter},
         };
         guint n = waiter->by_items ? 3 : 1;
-        gboolean ok = read_object(waiter, &watches[0].revision, error);
+        gboolean ok = read_object(waiter, error) &&
+                      (waiter->outcome != OPEN ||
+                       read_revision(waiter, &watches[0].revision, error));
         for (guint i = 1; ok && waiter->outcome == OPEN && i < n; i++) {
             ok = read_list(waiter, &watches[i], error);
         }

@@ -56,6 +56,44 @@ static gboolean is_wanted(const Option *option, const char *names)
     return g_strv_contains((const char *const *)wanted, option->name);
 }
 
+static const Option *option_of(const char *arg)
+{
+    for (guint i = 0; i < G_N_ELEMENTS(options); i++) {
+        gboolean matches = arg[1] == '-' ? strcmp(arg + 2, options[i].name) == 0
+                                         : arg[1] != '\0' && arg[1] == options[i].letter;
+        if (matches) {
+            return &options[i];
+        }
+    }
+    return NULL;
+}
+
+/* GOption knows "-o json" only: "-ojson" and "-o=json" are made that. *args is replaced. */
+static void split_letters(char ***args, gboolean leading)
+{
+    g_autoptr(GPtrArray) out = g_ptr_array_new();
+    char **old = *args;
+    gboolean value = TRUE; /* the program's name */
+    gboolean over = FALSE;
+    for (guint i = 0; old[i] != NULL; i++) {
+        char *arg = old[i];
+        gboolean is_option = !value && !over && arg[0] == '-' && arg[1] != '\0';
+        const Option *option = is_option ? option_of(arg) : NULL;
+        over = over || (is_option && strcmp(arg, "--") == 0) || (leading && !value && !is_option);
+        value = option != NULL && option->type != G_OPTION_ARG_NONE;
+        if (value && arg[1] != '-' && arg[2] != '\0') {
+            g_ptr_array_add(out, g_strndup(arg, 2));
+            g_ptr_array_add(out, g_strdup(arg[2] == '=' ? arg + 3 : arg + 2));
+            value = FALSE;
+        } else {
+            g_ptr_array_add(out, g_strdup(arg));
+        }
+    }
+    g_ptr_array_add(out, NULL);
+    g_strfreev(old);
+    *args = (char **)g_ptr_array_free(g_steal_pointer(&out), FALSE);
+}
+
 gboolean lh_options_parse(LhCliOptions *values, const char *names, gboolean leading, char ***args,
                           GError **error)
 {
@@ -75,6 +113,7 @@ gboolean lh_options_parse(LhCliOptions *values, const char *names, gboolean lead
     g_option_context_add_main_entries(context, (GOptionEntry *)entries->data, NULL);
     g_option_context_set_help_enabled(context, FALSE);
     g_option_context_set_strict_posix(context, leading);
+    split_letters(args, leading);
     if (!g_option_context_parse_strv(context, args, &local)) {
         g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s", local->message);
         return FALSE;

@@ -26,6 +26,8 @@ typedef struct {
     gboolean active;      /* in the multi handle */
     gint64 again_ms;      /* when to connect, unless active */
     gint64 lost_since_ms; /* -1: connected last time */
+    gboolean answered;    /* something came on this connection */
+    gboolean told;        /* its watch->opened was called */
     gboolean ended, broken;
     char details[CURL_ERROR_SIZE];
 } Stream;
@@ -71,6 +73,7 @@ static size_t take_events(char *data, size_t size, size_t n, void *user)
         return size * n;
     }
     stream->lost_since_ms = -1;
+    stream->answered = TRUE;
     if (!lh_sse_feed(stream->sse, data, size * n, &too_large)) {
         stream->broken |= too_large;
         return 0;
@@ -94,6 +97,7 @@ static void stream_start(Session *session, Stream *stream)
     stream->sse = lh_sse_new(on_event, stream);
     g_string_truncate(stream->refusal, 0);
     stream->details[0] = '\0';
+    stream->answered = stream->told = FALSE;
 
     curl_easy_reset(stream->curl);
     lh_client_setup(session->client, stream->curl, stream->path);
@@ -173,6 +177,16 @@ static gboolean session_turn(Session *session, gint64 deadline_ms)
         curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **)&stream);
         if (stream_done(session, stream, code)) {
             return TRUE;
+        }
+    }
+    for (guint i = 0; i < session->n; i++) {
+        Stream *stream = &session->streams[i];
+        if (stream->answered && !stream->told && stream->watch->opened != NULL) {
+            stream->told = TRUE;
+            if (stream->watch->opened(stream->watch->data)) {
+                session->end = LH_WATCH_ENDED;
+                return TRUE;
+            }
         }
     }
     if (deadline_ms >= 0) {

@@ -38,7 +38,7 @@ static inline void quiet(const char *line, gpointer data)
 {
     (void)data;
     if (g_getenv("LEASEHOLD_TEST_LOG") != NULL)
-        fputs(line, stderr);
+        fprintf(stderr, "%s\n", line);
 }
 
 static inline void on_registered(const char *id, gpointer data)

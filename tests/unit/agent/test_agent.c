@@ -145,7 +145,6 @@ static void an_order_at_once_is_not_missed(void **state)
         if (seed % 2 == 0)
             fake_etcd_client_close_streams(f->client);
         run_ms(f, 8000);
-        if (f->ids->len < 1) print_message("seed %u\n", (guint)seed);
         assert_item(f, "a", "live", rev);
         fixture_free(f);
     }

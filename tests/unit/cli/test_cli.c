@@ -41,7 +41,8 @@ typedef struct {
     int conflicts; /* writes that fail first */
     char *token;   /* NULL: none asked for */
     guint n_watches;
-    gboolean refuses; /* watches that nothing is prepared for */
+    char *late_key, *late_text; /* put without an event when a watch begins */
+    gboolean refuses;           /* watches that nothing is prepared for */
     /* Of the last command: */
     char *out, *err;
     char *dir;
@@ -117,6 +118,10 @@ static void reply_watch(World *world, LhHttpRequest *request, const char *plural
     g_auto(GStrv) events = g_strsplit(lines != NULL ? lines : "", "\n", -1);
     gboolean close = FALSE;
     world->n_watches++;
+    if (world->late_key != NULL) {
+        g_hash_table_insert(world->objects, g_steal_pointer(&world->late_key),
+                            g_steal_pointer(&world->late_text));
+    }
     for (guint i = 0; events[i] != NULL; i++) {
         g_auto(GStrv) words = g_strsplit(events[i], " ", 3);
         close = strcmp(events[i], "close") == 0;
@@ -151,6 +156,11 @@ static void reply_put(World *world, LhHttpRequest *request, const char *key)
     if (strstr(lh_http_body(request, NULL), "\"bad\"") != NULL) {
         lh_http_reply_problem(request, 400, "spec.owner", "must not be bad");
         return;
+    }
+    /* As the real one, it fills in defaults. */
+    cJSON *spec = cJSON_GetObjectItem(object, "spec");
+    if (cJSON_IsObject(spec) && cJSON_GetObjectItem(spec, "retention") == NULL) {
+        cJSON_AddStringToObject(spec, "retention", "7d");
     }
     gint64 now = lh_http_query(request, "dryRun") != NULL ? revision : world->revision + 1;
     cJSON_AddNumberToObject(cJSON_GetObjectItem(object, "metadata"), "revision", (double)now);
@@ -346,7 +356,7 @@ static void has_service(World *world, const char *name, const char *owner, int r
     g_autofree char *key = g_strconcat("services/", name, NULL);
     g_autofree char *text = g_strdup_printf(
         "{\"apiVersion\":\"leasehold/v1\",\"kind\":\"Service\",\"metadata\":{\"name\":\"%s\","
-        "\"labels\":{},\"revision\":%d},\"spec\":{\"owner\":\"%s\"}}",
+        "\"labels\":{},\"revision\":%d},\"spec\":{\"owner\":\"%s\",\"retention\":\"7d\"}}",
         name, revision, owner);
     has(world, key, text);
 }
@@ -607,7 +617,8 @@ static void test_apply(void **state)
     assert_run(0, "apply", "-f", path);
     assert_string_equal(world->out, "services/a created\nservices/b created\n");
     assert_true(was_asked(world, "PUT services/a If-None-Match:* {"));
-    assert_contains(g_hash_table_lookup(world->objects, "services/b"), "{\"owner\":\"yes\"}");
+    assert_contains(g_hash_table_lookup(world->objects, "services/b"),
+                    "{\"owner\":\"yes\",\"retention\":\"7d\"}");
     assert_run(0, "apply", "-f", path);
     assert_string_equal(world->out, "services/a unchanged\nservices/b unchanged\n");
 
@@ -995,6 +1006,16 @@ static void test_wait_live(void **state)
     assert_contains(world->err, "it was deleted\n");
 }
 
+/* What changes after the first look and before the watch is seen. */
+static void test_wait_gap(void **state)
+{
+    World *world = *state;
+    has(world, "services/a", "{\"metadata\":{\"name\":\"a\"}}");
+    world->late_key = g_strdup("services/a");
+    world->late_text = g_strdup("{\"metadata\":{\"name\":\"a\"},\"spec\":{\"n\":4}}");
+    assert_run(0, "wait", "service", "a", "--for=jsonpath={.spec.n}=4");
+}
+
 /* Connections that end, and revisions that are forgotten, do not end a wait. */
 static void test_wait_again(void **state)
 {
@@ -1025,7 +1046,7 @@ int main(void)
         test_case(test_actions),      test_case(test_plan),        test_case(test_leaders),
         test_case(test_events),       test_case(test_version),     test_case(test_get_watch),
         test_case(test_events_watch), test_case(test_wait_object), test_case(test_wait_hopeless),
-        test_case(test_wait_live),    test_case(test_wait_again),
+        test_case(test_wait_live),    test_case(test_wait_gap),    test_case(test_wait_again),
     };
     return cmocka_run_group_tests_name("cli/cli", tests, NULL, NULL);
 }

@@ -120,6 +120,16 @@ static void do_settings(History *h)
              specs[pick(h, G_N_ELEMENTS(specs))]);
 }
 
+static void do_policy(History *h)
+{
+    g_autofree char *key = g_strdup_printf("desired/nodepolicies/cache/n%d", pick(h, 5));
+
+    if (chance(h, 25))
+        del(h->world, key);
+    else
+        putf(h->world, key, "{\"spec\":{\"cordon\":%s}}", chance(h, 40) ? "true" : "false");
+}
+
 static void do_other_desired(History *h)
 {
     const LhBrake *brake = look(h->world, "decided/brakes/cache-evictor");
@@ -137,11 +147,380 @@ static void do_other_desired(History *h)
         break;
     case 3:
         do_policy(h);
-             chance(h, 40) ? "true" : "false");
         break;
     default:
         if (brake != NULL && lh_object_known(&brake->o))
             putf(h->world, "desired/confirmations/cache-evictor", "{\"spec\":{\"planHash\":\"%s\"}}",
                  chance(h, 80) ? brake->plan_hash : "stale");
     }
+}
+
+static void do_deletion(History *h)
+{
+    int name = pick(h, 20);
+    g_autofree char *key = g_strdup_printf("decided/deletions/p%d", name);
+    g_autofree char *snapshot = g_strdup_printf("published/snapshots/p%d", name);
+    g_autofree char *replicas = g_strdup_printf("decided/replicas/p%d.", name);
+
+    if (chance(h, 40))
+        del(h->world, key);
+    else if (none_below(h->world, replicas))
+        putf(h->world, key,
+             "{\"uri\":\"s3://bucket/p%d/\",\"snapshotRevision\":%" PRId64 ",\"decidedAt\":1}", name,
+             mod_rev(h->world, snapshot));
+}
+
+/* Something that controllers or nodes wrote is spoilt, or removed by hand. */
+static void do_spoil(History *h)
+{
+    static const char *const areas[] = {
+        "decided/accepted/", "decided/replicas/",     "decided/assignments/", "decided/retries/",
+        "decided/status/",   "decided/health/",       "decided/brakes/",      "actual/items/",
+        "actual/nodes/",     "published/snapshots/",
+    };
+    g_autofree char *key = any_key(h, areas[pick(h, G_N_ELEMENTS(areas))]);
+
+    if (key == NULL)
+        return;
+    if (chance(h, 50))
+        put(h->world, key, garbage[pick(h, 5)]);
+    else if (!g_str_has_prefix(key, "actual/nodes/") && !g_str_has_prefix(key, "decided/assignments/"))
+        del(h->world, key);
+}
+
+static void do_odd_key(History *h)
+{
+    static const char *const keys[] = {
+        "decided/replicas/no-ordinal",      "decided/assignments/cache/n1-00000001/",
+        "decided/assignments/cache",        "decided/retries/cache/p1",
+        "decided/retries/worker/x",         "decided/assignments/worker/w-00000001/task",
+        "actual/nodes/cache/",              "actual/nodes/cache/no-hex",
+        "nowhere/at/all",                   "decided/status/replicas/p1.default.0/cache-assigner",
+        "decided/status/snapshots/p3/admission", "decided/status/snapshots/p4/replica-creator",
+        "decided/status/services/s0/admission",  "decided/accepted/services/",
+        "actual/items/cache/n1-00000001/p1.default.0", "published/snapshots/bad name",
+        "desired/settings/no-such-controller",   "desired/nodepolicies/cache/x/y",
+    };
+    const char *key = keys[pick(h, G_N_ELEMENTS(keys))];
+
+    if (chance(h, 40))
+        del(h->world, key);
+    else
+        put(h->world, key, chance(h, 50) ? "{}" : garbage[pick(h, G_N_ELEMENTS(garbage))]);
+}
+
+/* ---- nodes ---- */
+
+static void do_join(History *h)
+{
+    static const char *const more[] = {
+        "", ",\"zone\":\"z1\"", ",\"zone\":\"z2\"", ",\"set\":\"blue\"",
+        ",\"set\":\"blue\",\"zone\":\"z1\"", ",\"warm\":[\"p1\",\"p2\",\"p3\"]",
+    };
+    int host = pick(h, 5);
+    g_autofree char *id = g_strdup_printf("n%d-%08x", host, h->next_node++);
+    g_autofree char *present = g_strdup_printf("actual/nodes/cache/n%d-", host);
+
+    if (count_below(h->world, present) < 2)
+        put_node(h->world, id, chance(h, 80) ? 100 : 30, chance(h, 50) ? 0 : 6,
+                 more[pick(h, G_N_ELEMENTS(more))]);
+}
+
+static void do_leave(History *h)
+{
+    g_autofree char *key = any_key(h, "actual/nodes/cache/");
+
+    if (key != NULL)
+        lose_node(h->world, key + strlen("actual/nodes/cache/"));
+}
+
+static void do_answer(History *h)
+{
+    static const char *const states[] = {"live",   "live",    "live",     "evicted", "failed",
+                                         "failed", "loading", "evicting", "done"};
+    g_autofree char *key = any_key(h, "decided/assignments/cache/");
+    const char *name = key == NULL ? NULL : key + strlen("decided/assignments/cache/");
+    g_autofree char *node = name == NULL ? NULL : g_strndup(name, strcspn(name, "/"));
+
+    if (node != NULL && lookf(h->world, "actual/nodes/cache/%s", node) != NULL)
+        answer(h->world, name, states[pick(h, G_N_ELEMENTS(states))]);
+}
+
+/* ---- controllers ---- */
+
+static void check_assignments(const History *h)
+{
+    g_autoptr(GPtrArray) keys = keys_below(h->world, "decided/assignments/cache/");
+    g_autoptr(GHashTable) seen = g_hash_table_new(g_str_hash, g_str_equal);
+
+    for (guint i = 0; i < keys->len; i++) {
+        const char *item = strrchr(keys->pdata[i], '/') + 1;
+        if (*item != '\0' && !g_hash_table_add(seen, (gpointer)item))
+            fail_msg("seed %u step %u: %s is assigned twice", h->seed, h->step, item);
+    }
+}
+
+/* All that registered nodes of @host are told to hold, after something was placed on @node. */
+static void check_host(const History *h, const char *node)
+{
+    const LhNode *object = lookf(h->world, "actual/nodes/cache/%s", node);
+    g_autoptr(GPtrArray) keys = keys_below(h->world, "decided/assignments/cache/");
+    g_autoptr(GHashTable) snapshots = g_hash_table_new(g_str_hash, g_str_equal);
+    gint64 bytes = 0, items = 0;
+
+    for (guint i = 0; i < keys->len; i++) {
+        const LhAssignment *assignment = look(h->world, keys->pdata[i]);
+        g_autofree char *id = lh_name_part(assignment->o.name, 1);
+        g_autofree char *name = id == NULL ? NULL : lh_node_name_of(id);
+        if (g_strcmp0(name, object->node_name) != 0 || lookf(h->world, "actual/nodes/cache/%s", id) == NULL)
+            continue;
+        items++;
+        bytes += assignment->size_bytes;
+        if (assignment->snapshot != NULL && !g_hash_table_add(snapshots, (gpointer)assignment->snapshot))
+            fail_msg("seed %u step %u: %s twice on %s", h->seed, h->step, assignment->snapshot, name);
+    }
+    if (bytes > object->capacity_bytes || (object->capacity_items > 0 && items > object->capacity_items))
+        fail_msg("seed %u step %u: %s holds %" PRId64 " bytes and %" PRId64 " items", h->seed, h->step,
+                 object->node_name, bytes, items);
+}
+
+static void commit(History *h, const LhPlan *plan, guint group)
+{
+    const LhGroup *range = lh_plan_group(plan, group);
+
+    if (!apply_group(h->world, plan, group))
+        return;
+    h->work++;
+    for (guint i = 0; i < range->n_ops; i++) {
+        const LhOp *op = lh_plan_op(plan, range, i);
+        if (op->kind == LH_KIND_ASSIGNMENT && op->type == LH_OP_PUT && op->expect_rev == 0) {
+            g_autofree char *node = lh_name_part(op->name, 1);
+            check_host(h, node);
+        }
+    }
+}
+
+/* Some of a plan's groups, in any order; sometimes the world moves on between two of them. */
+static void do_controller(History *h)
+{
+    static const char *const names[] = {"admission",     "admission",     "replica-creator",
+                                        "cache-assigner", "cache-assigner", "cache-evictor",
+                                        "failure-detector"};
+    const char *name = names[pick(h, G_N_ELEMENTS(names))];
+    g_autoptr(LhPlan) plan = NULL;
+    guint n, skip = chance(h, 25) ? (guint)pick(h, 100) : 0;
+
+    h->world->max_groups = chance(h, 20) ? 1 + (guint)pick(h, 3) : G_MAXUINT;
+    plan = plan_of(h->world, name);
+    n = lh_plan_groups(plan);
+    h->world->max_groups = G_MAXUINT;
+    g_autofree guint *order = g_new(guint, n + 1);
+    for (guint i = 0; i < n; i++) {
+        guint j = (guint)pick(h, (gint32)i + 1);
+        order[i] = order[j];
+        order[j] = i;
+    }
+    for (guint i = 0; i < n; i++) {
+        if (skip > 0 && chance(h, (gint32)skip))
+            continue;
+        commit(h, plan, order[i]);
+        if (chance(h, 3))
+            do_answer(h);
+    }
+}
+
+static void do_time(History *h)
+{
+    static const gint64 steps[] = {SECOND, 10 * SECOND, MINUTE, 5 * MINUTE, HOUR, 7 * HOUR};
+
+    h->world->now_ms += steps[pick(h, G_N_ELEMENTS(steps))] + pick(h, 1000);
+    if (chance(h, 5))
+        fail_over(h->world);
+}
+
+static void random_step(History *h)
+{
+    static const struct {
+        guint weight;
+        void (*act)(History *h);
+    } acts[] = {
+        {4, do_service}, {12, do_snapshot}, {1, do_twins},  {2, do_settings}, {3, do_other_desired},
+        {2, do_deletion}, {4, do_spoil},    {2, do_odd_key}, {4, do_join},     {2, do_leave},
+        {20, do_answer},  {40, do_controller}, {4, do_time},
+    };
+    guint sum = 0, at;
+
+    for (guint i = 0; i < G_N_ELEMENTS(acts); i++)
+        sum += acts[i].weight;
+    at = (guint)pick(h, (gint32)sum);
+    for (guint i = 0; i < G_N_ELEMENTS(acts); i++) {
+        if (at < acts[i].weight) {
+            acts[i].act(h);
+            return;
+        }
+        at -= acts[i].weight;
+    }
+}
+
+/* ---- what must hold ---- */
+
+static void check_rebuilt(History *h)
+{
+    gpointer other = rebuilt_index(h->world, h->rand);
+
+    for (const LhController *const *c = lh_controllers(); *c != NULL; c++) {
+        g_autoptr(LhPlan) a = plan_on(h->world, h->world->index, (*c)->name);
+        g_autoptr(LhPlan) b = plan_on(h->world, other, (*c)->name);
+        g_autofree char *left = plan_text(a), *right = plan_text(b);
+        if (strcmp(left, right) != 0)
+            fail_msg("seed %u step %u: %s plans\n%s\nrebuilt:\n%s", h->seed, h->step, (*c)->name, left,
+                     right);
+    }
+    lh_fleet_index.free(other);
+}
+
+/* People mend what is broken, confirm what is braked, unpark what is parked, and add room. */
+static void mend(History *h)
+{
+    g_autoptr(GPtrArray) keys = keys_below(h->world, "");
+
+    for (guint i = 0; i < keys->len; i++) {
+        g_autofree char *key = g_strdup(keys->pdata[i]);
+        const LhObject *object = look(h->world, key);
+        if (object != NULL && (!lh_object_known(object) || g_str_has_prefix(key, "decided/retries/"))
+            && !g_str_has_prefix(key, "actual/nodes/"))
+            del(h->world, key);
+        else if (object != NULL && !lh_object_known(object))
+            lose_node(h->world, key + strlen("actual/nodes/cache/"));
+    }
+    for (int i = 0; i < 5; i++) {
+        g_autofree char *key = g_strdup_printf("desired/nodepolicies/cache/n%d", i);
+        del(h->world, key);
+    }
+    for (int i = 0; i < 6; i++) {
+        g_autofree char *id = g_strdup_printf("big%d-%08x", i, i);
+        put_node(h->world, id, 100000, 0, i % 2 == 0 ? "" : ",\"set\":\"blue\"");
+    }
+}
+
+static void confirm(History *h)
+{
+    const LhBrake *brake = look(h->world, "decided/brakes/cache-evictor");
+
+    if (brake != NULL && brake->confirmed_at < 0)
+        putf(h->world, "desired/confirmations/cache-evictor", "{\"spec\":{\"planHash\":\"%s\"}}",
+             brake->plan_hash);
+}
+
+static gint64 next_wake(const World *world)
+{
+    gint64 wake = 0;
+
+    for (const LhController *const *c = lh_controllers(); *c != NULL; c++) {
+        g_autoptr(LhPlan) plan = plan_of(world, (*c)->name);
+        if (plan->wake_ms > world->now_ms && (wake == 0 || plan->wake_ms < wake))
+            wake = plan->wake_ms;
+    }
+    return wake;
+}
+
+/* The wanted copies of @name are live. */
+static void check_snapshot(const History *h, const LhSnapshot *snapshot, const LhService *service)
+{
+    for (guint s = 0; service->cache_sets[s] != NULL; s++) {
+        for (gint64 ordinal = 0; ordinal < service->cache_replicas; ordinal++) {
+            g_autofree char *replica =
+                lh_replica_name(snapshot->o.name, service->cache_sets[s], ordinal, FALSE);
+            g_autofree char *node = node_of(h->world, replica);
+            const LhItem *item =
+                node == NULL ? NULL : lookf(h->world, "actual/items/cache/%s/%s", node, replica);
+            if (item == NULL || item->state != LH_ITEM_LIVE)
+                fail_msg("seed %u: %s is not live on %s", h->seed, replica, node);
+        }
+    }
+}
+
+static void check_wanted(const History *h)
+{
+    g_autoptr(GPtrArray) keys = keys_below(h->world, "published/snapshots/");
+
+    for (guint i = 0; i < keys->len; i++) {
+        const LhSnapshot *snapshot = look(h->world, keys->pdata[i]);
+        const LhObject *accepted =
+            snapshot->service == NULL ? NULL
+                                      : lookf(h->world, "decided/accepted/services/%s", snapshot->service);
+        const LhService *service = lh_accepted_spec(accepted, LH_KIND_SERVICE);
+        if (!lh_object_known(&snapshot->o) || snapshot->live || service == NULL || service->paused
+            || condition_of(h->world, "snapshots", "Valid") != NULL
+            || lookf(h->world, "decided/status/snapshots/%s/admission", snapshot->o.name) != NULL
+            || lookf(h->world, "decided/deletions/%s", snapshot->o.name) != NULL
+            || snapshot->end_time + service->cache_window_ms - 20 * SECOND <= h->world->now_ms)
+            continue;
+        check_snapshot(h, snapshot, service);
+    }
+}
+
+static void check_converges(History *h)
+{
+    gint64 wake;
+
+    mend(h);
+    for (int round = 0; round < 60; round++) {
+        settle(h->world);
+        confirm(h);
+        h->world->now_ms += SECOND;
+    }
+    check_wanted(h);
+    check_assignments(h);
+    for (int round = 0; (wake = next_wake(h->world)) != 0; round++) {
+        if (round > 2000)
+            fail_msg("seed %u: timers without end", h->seed);
+        h->world->now_ms = wake;
+        settle(h->world);
+        confirm(h);
+    }
+    check_rebuilt(h);
+    fail_over(h->world);
+    for (const LhController *const *c = lh_controllers(); *c != NULL; c++)
+        assert_nothing_to_do(h->world, (*c)->name);
+}
+
+static guint run_seed(guint seed)
+{
+    History h = {.world = world_new(), .rand = g_rand_new_with_seed(seed), .seed = seed, .next_node = 1};
+
+    print_message("# seed %u\n", seed);
+    for (h.step = 0; h.step < STEPS; h.step++) {
+        random_step(&h);
+        check_assignments(&h);
+        if (h.step % 4 == 0)
+            check_rebuilt(&h);
+    }
+    check_converges(&h);
+    world_free(h.world);
+    g_rand_free(h.rand);
+    return h.work;
+}
+
+static void random_histories(void **state)
+{
+    const char *one = g_getenv("LEASEHOLD_SEED");
+    guint work = 0;
+
+    (void)state;
+    if (one != NULL) {
+        run_seed((guint)atoi(one));
+        return;
+    }
+    for (guint seed = 1; seed <= SEEDS; seed++)
+        work += run_seed(seed);
+    /* Too little work would prove nothing. */
+    assert_true(work > SEEDS * 100);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_histories)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

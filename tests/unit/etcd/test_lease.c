@@ -3,12 +3,10 @@
  * and only etcd's word is.
  */
 /* links: fakes */
+#include "base/log.h"
 #include "etcd/lease.h"
-
 #include "tests/fakes/env_sim.h"
 #include "tests/unit/etcd/script.h"
-
-#include "base/log.h"
 
 #define ID 0x1234
 
@@ -25,8 +23,8 @@ typedef struct {
 static void on_granted(gint64 lease, gint64 ttl_s, gpointer data)
 {
     Fixture *f = data;
-    g_string_append_printf(f->seen, "granted %" G_GINT64_MODIFIER "x %" G_GINT64_FORMAT "\n",
-                           lease, ttl_s);
+    g_string_append_printf(f->seen, "granted %" G_GINT64_MODIFIER "x %" G_GINT64_FORMAT "\n", lease,
+                           ttl_s);
 }
 
 static void on_doubt(gpointer data)
@@ -115,8 +113,9 @@ static void granted_after_failures(void **state)
     Fixture *f = *state;
     assert_int_equal(script_peek(f->etcd, S_GRANT)->ttl_s, 6);
     assert_int_equal(script_peek(f->etcd, S_GRANT)->deadline_ms, 5000);
-    const LhErrorCode codes[] = {LH_ERR_UNAVAILABLE, LH_ERR_UNKNOWN_OUTCOME, LH_ERR_OVERLOADED,
-                                 LH_ERR_NO_SPACE, LH_ERR_AUTH, LH_ERR_INVALID};
+    const LhErrorCode codes[] = {LH_ERR_UNAVAILABLE, LH_ERR_UNKNOWN_OUTCOME,
+                                 LH_ERR_OVERLOADED,  LH_ERR_NO_SPACE,
+                                 LH_ERR_AUTH,        LH_ERR_INVALID};
     for (guint i = 0; i < G_N_ELEMENTS(codes); i++) {
         script_fail(f->etcd, S_GRANT, codes[i]);
         assert_int_equal(f->etcd->calls.length, 0);

@@ -4,7 +4,6 @@
  */
 /* links: fakes */
 #include "etcd/list.h"
-
 #include "tests/fakes/env_sim.h"
 #include "tests/unit/etcd/script.h"
 
@@ -50,8 +49,7 @@ static void on_done(const LhEtcdHeader *header, const GError *error, gpointer da
 static void start(Fixture *f, gint64 revision, gint64 page_keys)
 {
     static const LhListFuncs funcs = {.restart = on_restart, .page = on_page, .done = on_done};
-    f->list =
-        lh_list_start(f->env, &f->etcd->base, "/p/", revision, page_keys, &funcs, f);
+    f->list = lh_list_start(f->env, &f->etcd->base, "/p/", revision, page_keys, &funcs, f);
 }
 
 static int setup(void **state)
@@ -228,9 +226,8 @@ static void another_cluster_fails(void **state)
     answer(f, "/p/a", 9, TRUE);
     LhKv kv = {.key = "/p/b", .key_len = 4, .value = ""};
     script_answer_range(
-        f->etcd, &(LhRangeReply){.header = {.cluster_id = CLUSTER + 1, .revision = 9},
-                                 .kvs = &kv,
-                                 .n_kvs = 1});
+        f->etcd, &(LhRangeReply){
+                     .header = {.cluster_id = CLUSTER + 1, .revision = 9}, .kvs = &kv, .n_kvs = 1});
     expect(f, "page /p/a\nfailed: unavailable\n");
 }
 
@@ -256,9 +253,9 @@ static void key_with_a_zero_byte(void **state)
                                                  .n_kvs = 2,
                                                  .more = TRUE});
     expect_request(f, "/p/a", 9, 3);
-    script_answer_range(f->etcd, &(LhRangeReply){.header = {.cluster_id = CLUSTER, .revision = 9},
-                                                 .kvs = kvs,
-                                                 .n_kvs = 3});
+    script_answer_range(
+        f->etcd,
+        &(LhRangeReply){.header = {.cluster_id = CLUSTER, .revision = 9}, .kvs = kvs, .n_kvs = 3});
     expect(f, "page /p/a /p/a\npage /p/a\ndone 9\n");
 }
 
@@ -268,10 +265,8 @@ static void pages_adapt_to_the_values(void **state)
     start(f, 0, 0);
     expect_request(f, "/p/", 0, 10000);
     LhKv kv = {.key = "/p/a", .key_len = 4, .value = "", .value_len = 64 * 1024};
-    LhRangeReply reply = {.header = {.cluster_id = CLUSTER, .revision = 9},
-                          .kvs = &kv,
-                          .n_kvs = 1,
-                          .more = TRUE};
+    LhRangeReply reply = {
+        .header = {.cluster_id = CLUSTER, .revision = 9}, .kvs = &kv, .n_kvs = 1, .more = TRUE};
     script_answer_range(f->etcd, &reply);
     assert_in_range(script_peek(f->etcd, S_RANGE)->limit, 1000, 1025);
     kv = (LhKv){.key = "/p/b", .key_len = 4, .value = "", .value_len = 300};

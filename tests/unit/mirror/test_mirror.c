@@ -255,6 +255,99 @@ static void replayed_inputs_need_no_etcd(void **state)
     g_string_free(lab.told, TRUE);
 }
 
+/* ---- keys that no operator could put into the fake ---- */
+
+typedef struct {
+    LhEtcd etcd; /* first */
+    LhEnv *env;
+    LhRangeFunc func;
+    gpointer data;
+    LhWatchReplyFunc on_reply;
+    gpointer watch_data;
+} Stub;
+
+#define KEY(text) P text, sizeof(P text) - 1
+
+static const LhKv strange[] = {
+    {KEY("x/a"), "1", 1, 2, 2, 1, 0},
+    {KEY("x\0a"), "1", 1, 3, 3, 1, 0},
+    {KEY("x\0a\0"), "1", 1, 4, 4, 1, 0},
+    {KEY("published/snapshots/a\0b"), "1", 1, 5, 5, 1, 0},
+    {KEY("published/snapshots/a\xff"), "1", 1, 6, 6, 1, 0},
+};
+
+static const LhEtcdHeader stub_header = {.cluster_id = 1, .revision = 6};
+
+static void stub_answer(gpointer data)
+{
+    Stub *stub = data;
+    LhRangeReply reply = {
+        .header = stub_header, .kvs = strange, .n_kvs = G_N_ELEMENTS(strange), .count = 5};
+
+    stub->func(&reply, NULL, stub->data);
+}
+
+static LhCallId stub_range(LhEtcd *etcd, G_GNUC_UNUSED const LhRangeRequest *request,
+                           G_GNUC_UNUSED gint64 deadline_ms, LhRangeFunc func, gpointer data)
+{
+    Stub *stub = (Stub *)etcd;
+
+    stub->func = func;
+    stub->data = data;
+    lh_timer_in(stub->env, 1, stub_answer, stub);
+    return 1;
+}
+
+static void stub_cancel(G_GNUC_UNUSED LhEtcd *etcd, G_GNUC_UNUSED LhCallId call)
+{
+}
+
+static LhEtcdStream *stub_watch(LhEtcd *etcd, G_GNUC_UNUSED const LhWatchRequest *request,
+                                LhWatchReplyFunc on_reply,
+                                G_GNUC_UNUSED LhWatchClosedFunc on_closed, gpointer data)
+{
+    ((Stub *)etcd)->on_reply = on_reply;
+    ((Stub *)etcd)->watch_data = data;
+    return (LhEtcdStream *)etcd;
+}
+
+static void stub_watch_call(G_GNUC_UNUSED LhEtcd *etcd, G_GNUC_UNUSED LhEtcdStream *stream)
+{
+}
+
+static const LhEtcdVtable stub_vtable = {.range = stub_range,
+                                         .cancel = stub_cancel,
+                                         .watch = stub_watch,
+                                         .watch_progress = stub_watch_call,
+                                         .watch_close = stub_watch_call};
+
+/* A NUL parts keys that would be one string; each is a foreign key of its own. */
+static void keys_with_nuls_are_keys_of_their_own(void **state)
+{
+    SimWorld *world = sim_world_new(10);
+    Stub stub = {.etcd = {&stub_vtable}, .env = sim_machine_new(world, "m")};
+    LhMirror *mirror = lh_mirror_new(stub.env, &stub.etcd, P);
+    LhEtcdEvent gone = {.is_delete = TRUE, .kv = strange[1]};
+    LhWatchReply reply = {.header = stub_header, .events = &gone, .n_events = 1};
+
+    lh_mirror_start(mirror);
+    sim_world_run_until(world, 10);
+    assert_int_equal(lh_mirror_invalid(mirror, LH_N_KINDS), 4);
+    assert_int_equal(lh_mirror_count(mirror, LH_KIND_SNAPSHOT), 1);
+    assert_int_equal(lh_mirror_invalid(mirror, LH_KIND_SNAPSHOT), 1);
+    gone.kv.mod_rev = 7;
+    stub.on_reply(&reply, stub.watch_data);
+    assert_int_equal(lh_mirror_invalid(mirror, LH_N_KINDS), 3);
+    gone.kv = strange[3];
+    gone.kv.mod_rev = 8;
+    stub.on_reply(&reply, stub.watch_data);
+    assert_int_equal(lh_mirror_invalid(mirror, LH_N_KINDS), 2);
+    assert_int_equal(lh_mirror_count(mirror, LH_KIND_SNAPSHOT), 1);
+    assert_int_equal(lh_mirror_revision(mirror), 8);
+    lh_mirror_free(mirror);
+    sim_world_free(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -265,6 +358,7 @@ int main(void)
         cmocka_unit_test(every_kind_is_typed),
         cmocka_unit_test(unknown_is_not_absent_and_is_counted),
         cmocka_unit_test(keys_of_no_kind_are_counted_and_not_told),
+        cmocka_unit_test(keys_with_nuls_are_keys_of_their_own),
         cmocka_unit_test(kinds_can_be_read),
         cmocka_unit_test(listeners_come_and_go),
         cmocka_unit_test(replayed_inputs_need_no_etcd),
