@@ -10,7 +10,20 @@
 #include "controllers/fleet.h"
 #include "controllers/registry.h"
 
-static void accept(const LhFleetSubject *subject, const LhPlanContext *context, LhPlan *plan)
+/* What made it valid besides itself. */
+static void rely_on_others(const LhFleet *fleet, const LhFleetSubject *subject, LhPlan *plan)
+{
+    const char *throttle =
+        subject->kind == LH_KIND_SEED ? ((const LhSeed *)subject->desired)->throttle : NULL;
+    g_autofree char *key = throttle == NULL ? NULL : g_strconcat("throttles/", throttle, NULL);
+    const LhFleetSubject *other = key == NULL ? NULL : g_hash_table_lookup(fleet->subjects, key);
+
+    if (other != NULL && other->accepted != NULL)
+        lh_plan_rely(plan, LH_KIND_ACCEPTED, key, other->accepted->mod_rev);
+}
+
+static void accept(const LhFleet *fleet, const LhFleetSubject *subject, const LhPlanContext *context,
+                   LhPlan *plan)
 {
     const LhObject *desired = subject->desired;
     const LhAccepted *present = (const LhAccepted *)subject->accepted;
@@ -27,6 +40,7 @@ static void accept(const LhFleetSubject *subject, const LhPlanContext *context, 
     lh_plan_put(plan, LH_KIND_ACCEPTED, subject->key, &accepted, present == NULL ? 0 : present->o.mod_rev,
                 "valid", "revision %" G_GINT64_FORMAT " is valid", desired->mod_rev);
     lh_plan_rely(plan, subject->kind, name, desired->mod_rev);
+    rely_on_others(fleet, subject, plan);
     lh_plan_end(plan);
 }
 
@@ -35,11 +49,15 @@ static void forget(const LhFleet *fleet, const LhFleetSubject *subject, const ch
     const LhKindInfo *info = lh_kind_info(subject->kind);
     const LhObject *status = lh_fleet_status(fleet, info->plural, name, "admission");
 
+    if (subject->accepted != NULL && !lh_object_known(subject->accepted))
+        lh_plan_note(plan, subject->kind, name, "accepted-unknown",
+                     "decided/accepted/%s does not parse (%s): mend or remove it", subject->key,
+                     subject->accepted->error);
     lh_plan_begin(plan);
-    if (subject->accepted != NULL)
+    if (subject->accepted != NULL && lh_object_known(subject->accepted))
         lh_plan_delete(plan, LH_KIND_ACCEPTED, subject->key, subject->accepted->mod_rev, "withdrawn",
                        "its %s was deleted", info->name);
-    if (status != NULL)
+    if (status != NULL && lh_object_known(status))
         lh_plan_delete(plan, LH_KIND_STATUS, status->name, status->mod_rev, "withdrawn",
                        "its %s was deleted", info->name);
     lh_plan_rely(plan, subject->kind, name, 0);
@@ -69,7 +87,7 @@ static void plan_subject(const LhFleet *fleet, const LhFleetSubject *subject,
         lh_plan_note(plan, subject->kind, name, "invalid", "%s%s", invalid,
                      accepted == NULL ? "" : "; the last good one stays in force");
     else if (accepted == NULL || accepted->revision != subject->desired->mod_rev)
-        accept(subject, context, plan);
+        accept(fleet, subject, context, plan);
     lh_fleet_valid_condition(subject, invalid, &condition);
     status_name = g_strconcat(subject->key, "/admission", NULL);
     lh_plan_status(plan, lh_fleet_status(fleet, info->plural, name, "admission"), status_name,

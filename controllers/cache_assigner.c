@@ -23,8 +23,13 @@ typedef struct {
     LhPlan *plan;
     LhPlacement *placement; /* made when first needed */
     GHashTable *placed;     /* LhFleetSnapshot -> GPtrArray of LhFleetNode placed by this plan */
-    GHashTable *scattered;  /* set -> bytes that no single node has room for */
+    GHashTable *scattered;  /* set -> Scattered */
 } Round;
+
+/* What no single node has room for. */
+typedef struct {
+    gint64 items, bytes;
+} Scattered;
 
 static gboolean full(Round *round)
 {
@@ -88,6 +93,7 @@ static void delete_replica(Round *round, const LhFleetReplica *replica)
     if (parked != NULL)
         lh_plan_delete(round->plan, LH_KIND_STATUS, parked->name, parked->mod_rev, "status",
                        "its replica goes");
+    lh_cache_rely_on_fate(round->plan, round->fleet, replica);
 }
 
 static gboolean is_due(const Round *round, const LhFleetReplica *replica)
@@ -108,7 +114,14 @@ static void delete_assignment(Round *round, const LhFleetAssignment *assignment,
                    assignment->object->mod_rev, rule, "%s", reason);
 }
 
-/* An answer that ends the assignment. The replica, when it is due anyway, goes with it. */
+/* In the group that takes its last assignment away, a replica that is due anyway goes too. */
+static void delete_with_last(Round *round, const LhFleetReplica *replica)
+{
+    if (replica->object != NULL && is_due(round, replica) && replica->assignments->len == 1)
+        delete_replica(round, replica);
+}
+
+/* An answer that ends the assignment. */
 static void take_evicted(Round *round, const LhFleetAssignment *assignment)
 {
     const LhFleetReplica *replica = assignment->replica;
@@ -116,8 +129,7 @@ static void take_evicted(Round *round, const LhFleetAssignment *assignment)
     lh_plan_begin(round->plan);
     delete_assignment(round, assignment, "evicted", "its node holds nothing of it any more");
     lh_plan_rely(round->plan, LH_KIND_ITEM, assignment->item->name, assignment->item->mod_rev);
-    if (replica->object != NULL && is_due(round, replica) && replica->assignments->len == 1)
-        delete_replica(round, replica);
+    delete_with_last(round, replica);
     lh_plan_end(round->plan);
 }
 
@@ -153,6 +165,18 @@ static void take_failed(Round *round, const LhFleetAssignment *assignment)
     lh_plan_end(round->plan);
 }
 
+static void drop_lost(Round *round, const LhFleetAssignment *assignment, const char *rule,
+                      const char *reason)
+{
+    g_autofree char *registration = g_strconcat(LH_POOL_CACHE "/", assignment->node->id, NULL);
+
+    lh_plan_begin(round->plan);
+    delete_assignment(round, assignment, rule, reason);
+    lh_plan_rely(round->plan, LH_KIND_NODE, registration, 0);
+    delete_with_last(round, assignment->replica);
+    lh_plan_end(round->plan);
+}
+
 /* Back to the node of the same name: its disk still has the data. */
 static gboolean move_back(Round *round, const LhFleetAssignment *assignment)
 {
@@ -164,12 +188,17 @@ static gboolean move_back(Round *round, const LhFleetAssignment *assignment)
     const char *set;
 
     if (taker == NULL || replica->object == NULL || !lh_object_known(replica->object)
-        || lh_fleet_snapshot_object(replica->snapshot) == NULL)
+        || lh_fleet_snapshot_object(replica->snapshot) == NULL
+        || lh_fleet_replica_bytes(replica) != assignment->bytes) /* published anew since */
         return FALSE;
     set = taker->set == NULL ? "default" : taker->set;
     if (g_strcmp0(set, replica->set) != 0)
         return FALSE;
     node = lh_fleet_host_newest(host);
+    if (lh_placement_give_up(placement(round), set, node->id, assignment->bytes, assignment->restored)) {
+        drop_lost(round, assignment, "node-lost", "its node came back with less room");
+        return TRUE;
+    }
     if (!lh_placement_take_slot(placement(round), set, node->id)) {
         lh_plan_note(round->plan, LH_KIND_REPLICA, replica->name, "wait-slot",
                      "goes back to %s, which loads as many as it may", node->id);
@@ -181,20 +210,6 @@ static gboolean move_back(Round *round, const LhFleetAssignment *assignment)
     load(round, replica, node, "placed-returned", reason);
     lh_plan_end(round->plan);
     return TRUE;
-}
-
-static void drop_lost(Round *round, const LhFleetAssignment *assignment, const char *rule,
-                      const char *reason)
-{
-    const LhFleetReplica *replica = assignment->replica;
-    g_autofree char *registration = g_strconcat(LH_POOL_CACHE "/", assignment->node->id, NULL);
-
-    lh_plan_begin(round->plan);
-    delete_assignment(round, assignment, rule, reason);
-    lh_plan_rely(round->plan, LH_KIND_NODE, registration, 0);
-    if (replica->object != NULL && is_due(round, replica) && replica->assignments->len == 1)
-        delete_replica(round, replica);
-    lh_plan_end(round->plan);
 }
 
 static void take_lost(Round *round, const LhFleetAssignment *assignment)
@@ -299,7 +314,6 @@ static void plan_due(Round *round)
             return;
         lh_plan_begin(round->plan);
         delete_replica(round, replica);
-        lh_cache_rely_on_fate(round->plan, fleet, replica);
         lh_plan_end(round->plan);
     }
 }
@@ -373,12 +387,13 @@ static void note_waiting(Round *round, const LhFleetReplica *replica, LhPlaceRul
                  "set %s, %" G_GINT64_FORMAT " bytes: %s", replica->set,
                  lh_fleet_replica_bytes(replica), texts[rule]);
     if (rule != LH_WAIT_SLOT) {
-        gint64 *bytes = g_hash_table_lookup(round->scattered, replica->set);
-        if (bytes == NULL) {
-            bytes = g_new0(gint64, 1);
-            g_hash_table_insert(round->scattered, (gpointer)replica->set, bytes);
+        Scattered *sum = g_hash_table_lookup(round->scattered, replica->set);
+        if (sum == NULL) {
+            sum = g_new0(Scattered, 1);
+            g_hash_table_insert(round->scattered, (gpointer)replica->set, sum);
         }
-        *bytes += lh_fleet_replica_bytes(replica);
+        sum->items++;
+        sum->bytes = lh_capacity_add(sum->bytes, lh_fleet_replica_bytes(replica));
     }
 }
 
@@ -466,13 +481,16 @@ static void plan_capacity(Round *round)
 
     for (guint i = 0; i < rows->len; i++) {
         const LhSetCapacity *row = &g_array_index(rows, LhSetCapacity, i);
-        const gint64 *scattered = g_hash_table_lookup(round->scattered, row->set);
-        gint64 missing = MAX(row->missing_bytes, scattered == NULL ? 0 : *scattered);
-        if (missing == 0 && row->missing_items == 0)
+        const Scattered *scattered = g_hash_table_lookup(round->scattered, row->set);
+        gint64 bytes = MAX(row->missing_bytes, scattered == NULL ? 0 : scattered->bytes);
+        gint64 items = MAX(row->missing_items, scattered == NULL ? 0 : scattered->items);
+        if (items == 0)
             continue;
-        g_string_append_printf(message, "%sset %s: room for %" G_GINT64_FORMAT " bytes is missing, %" G_GINT64_FORMAT
-                               " replicas wait", message->len == 0 ? "" : "; ", row->set, missing,
-                               row->waiting_items);
+        /* Not how many wait: that changes with every load, this with the room. */
+        g_string_append_printf(message,
+                               "%sset %s: room for %" G_GINT64_FORMAT " bytes is missing, %" G_GINT64_FORMAT
+                               " replicas do not fit",
+                               message->len == 0 ? "" : "; ", row->set, bytes, items);
     }
     if (message->len != 0) {
         condition.status = LH_CONDITION_FALSE;
@@ -505,7 +523,8 @@ static void cache_assigner_plan(gconstpointer index, const LhPlanContext *contex
         plan_todo(&round, lh_tree_record(n));
     plan_due(&round);
     place_waiting(&round);
-    plan_capacity(&round);
+    if (!plan->more) /* else not all that waits was looked at */
+        plan_capacity(&round);
     lh_placement_free(round.placement);
     g_hash_table_unref(round.placed);
     g_hash_table_unref(round.scattered);

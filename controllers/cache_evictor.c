@@ -120,49 +120,70 @@ static void evict_all(Round *round, const Targets *targets)
 
 /* ---- the ledger: what was ordered within the window ---- */
 
+static gint64 leaves_window_at(const LhOrdered *row)
+{
+    return row->at + SLICE_MS + WINDOW_MS;
+}
+
+/* How many of what was reserved last are still to be ordered: due then, and unchanged since. */
+static gint64 pending(const Round *round)
+{
+    const LhStatus *status = round->status;
+    const LhOrdered *last;
+    gint64 next_ms;
+
+    if (status == NULL || status->reserved == 0 || status->recent->n == 0)
+        return 0;
+    last = lh_array_at(status->recent, status->recent->n - 1);
+    if (leaves_window_at(last) <= round->context->now_ms)
+        return 0;
+    g_autoptr(GPtrArray) targets = eligible(round->fleet, last->at, status->o.mod_rev, &next_ms);
+    return MIN(status->reserved, targets->len);
+}
+
 static gint64 ordered_lately(const Round *round)
 {
     gint64 sum = 0;
 
     for (guint i = 0; round->status != NULL && i < round->status->recent->n; i++) {
         const LhOrdered *row = lh_array_at(round->status->recent, i);
-        if (row->at + SLICE_MS + WINDOW_MS > round->context->now_ms)
+        if (leaves_window_at(row) > round->context->now_ms)
             sum += row->count;
     }
-    return sum;
+    return MAX(0, sum - pending(round));
 }
 
-static gint64 reserved(const Round *round)
-{
-    return round->status == NULL ? 0 : round->status->reserved;
-}
-
+/* The rows of the window with @more in a row of its own, whose time says what was due; or, when @more is
+ * negative, without so much of the last. */
 static GArray *ledger_with(const Round *round, gint64 more)
 {
     GArray *rows = g_array_new(FALSE, FALSE, sizeof(LhOrdered));
-    gint64 now = round->context->now_ms;
-    LhOrdered *last;
+    LhOrdered *last, row = {.at = round->context->now_ms, .count = more};
 
     for (guint i = 0; round->status != NULL && i < round->status->recent->n; i++) {
-        const LhOrdered *row = lh_array_at(round->status->recent, i);
-        if (row->at + SLICE_MS + WINDOW_MS > now)
-            g_array_append_vals(rows, row, 1);
+        const LhOrdered *old = lh_array_at(round->status->recent, i);
+        if (leaves_window_at(old) > round->context->now_ms)
+            g_array_append_vals(rows, old, 1);
     }
-    if (more == 0)
+    if (more == 0 || (more < 0 && rows->len == 0))
         return rows;
-    last = rows->len == 0 ? NULL : &g_array_index(rows, LhOrdered, rows->len - 1);
-    if (last != NULL && now < last->at + SLICE_MS) {
-        last->count += more;
-    } else {
-        LhOrdered row = {.at = now, .count = more};
-        g_array_append_val(rows, row);
+    last = &g_array_index(rows, LhOrdered, rows->len - 1);
+    if (more < 0) {
+        last->count = MAX(0, last->count + more);
+        return rows;
     }
+    if (rows->len >= 2 && last->at < last[-1].at + SLICE_MS) {
+        last[-1].count += last->count;
+        g_array_set_size(rows, rows->len - 1);
+    }
+    g_array_append_val(rows, row);
     return rows;
 }
 
-/* The Status with the condition Braked, the ledger with @more in it, and @open reserved. */
-static void write_status(Round *round, gint64 more, gint64 open, const char *braked, const char *rule,
-                         const char *reason)
+/* Into the open group: the Status with the condition Braked, the ledger with @more in it, and @open
+ * reserved. */
+static void put_status(Round *round, gint64 more, gint64 open, const char *braked, const char *rule,
+                       const char *reason)
 {
     g_autoptr(GArray) rows = ledger_with(round, more);
     LhArray recent = {.n = rows->len, .size = sizeof(LhOrdered), .items = rows->data};
@@ -189,18 +210,29 @@ static void write_status(Round *round, gint64 more, gint64 open, const char *bra
 
     condition.since =
         was != NULL && was->status == condition.status ? was->since : round->context->now_ms;
-    lh_plan_begin(round->plan);
     lh_plan_put(round->plan, LH_KIND_STATUS, STATUS_NAME, &status,
                 round->status == NULL ? 0 : round->status->o.mod_rev, rule, "%s", reason);
+}
+
+static void write_status(Round *round, gint64 more, gint64 open, const char *rule, const char *reason)
+{
+    lh_plan_begin(round->plan);
+    put_status(round, more, open, NULL, rule, reason);
     lh_plan_end(round->plan);
 }
 
 /* ---- the brake ---- */
 
+/* Assigned, and not ordered away. */
+static gint64 held(const Round *round)
+{
+    return round->fleet->assigned_items - round->fleet->evicting_items;
+}
+
 static gboolean too_much(const Round *round, gint64 now_due, gint64 lately)
 {
-    /* What was ordered and has gone since belongs to the whole that the share is of. */
-    gint64 total = now_due + lately, whole = round->fleet->assigned_items + lately;
+    /* What was ordered lately belongs to the whole that the share is of. */
+    gint64 total = now_due + lately, whole = held(round) + lately;
 
     if (now_due == 0)
         return FALSE;
@@ -215,7 +247,7 @@ static void brake(Round *round, const Targets *targets, gint64 lately)
     g_autofree char *message = g_strdup_printf(
         "%u of %" G_GINT64_FORMAT " assigned items would go now (%" G_GINT64_FORMAT
         " more in the last 10 min): %s; leasehold confirm cache-evictor --plan %s",
-        targets->len, round->fleet->assigned_items, lately,
+        targets->len, held(round), lately,
         round->context->regressed ? "etcd went back in time" : "more than brakePercent allows", hash);
     const LhObject *present = g_hash_table_lookup(round->fleet->brakes, "cache-evictor");
     LhBrake object = {
@@ -223,7 +255,7 @@ static void brake(Round *round, const Targets *targets, gint64 lately)
         .since = round->context->now_ms,
         .plan_hash = hash,
         .eligible = targets->len,
-        .of = round->fleet->assigned_items,
+        .of = held(round),
         .confirmed_at = -1,
         .message = message,
     };
@@ -231,10 +263,10 @@ static void brake(Round *round, const Targets *targets, gint64 lately)
     lh_plan_begin(round->plan);
     lh_plan_put(round->plan, LH_KIND_BRAKE, "cache-evictor", &object,
                 present == NULL ? 0 : present->mod_rev, "brake", "%s", message);
+    put_status(round, -pending(round), 0, message, "brake", message);
     lh_plan_event(round->plan, LH_EVENT_WARNING, "Braked", LH_KIND_SETTINGS, "cache-evictor", "%s",
                   message);
     lh_plan_end(round->plan);
-    write_status(round, 0, 0, message, "brake", message);
 }
 
 static void release(Round *round, const char *rule, const char *reason)
@@ -242,10 +274,10 @@ static void release(Round *round, const char *rule, const char *reason)
     lh_plan_begin(round->plan);
     lh_plan_delete(round->plan, LH_KIND_BRAKE, "cache-evictor", round->brake->o.mod_rev, rule, "%s",
                    reason);
+    put_status(round, 0, 0, NULL, rule, reason);
     lh_plan_event(round->plan, LH_EVENT_NORMAL, "BrakeReleased", LH_KIND_SETTINGS, "cache-evictor", "%s",
                   reason);
     lh_plan_end(round->plan);
-    write_status(round, 0, 0, NULL, rule, reason);
 }
 
 static gboolean confirmed_now(const Round *round)
@@ -288,7 +320,7 @@ static void note_braked(Round *round, const Targets *frozen)
 /* With a Brake: only what it stands for, and only once it is confirmed. */
 static void plan_braked(Round *round, const Targets *due)
 {
-    gint64 next_ms, lately = ordered_lately(round) - reserved(round);
+    gint64 next_ms, lately = ordered_lately(round);
     g_autoptr(GPtrArray) frozen =
         eligible(round->fleet, round->brake->since, round->brake->revision, &next_ms);
     g_autofree char *hash = hash_of(frozen);
@@ -296,6 +328,8 @@ static void plan_braked(Round *round, const Targets *due)
     if (round->brake->confirmed_at >= 0) {
         if (frozen->len == 0)
             release(round, "carried-out", "the confirmed plan is carried out");
+        else if (frozen->len > round->brake->eligible)
+            brake(round, due, lately); /* something else was deleted meanwhile: not what was confirmed */
         else
             evict_all(round, frozen);
         return;
@@ -308,6 +342,11 @@ static void plan_braked(Round *round, const Targets *due)
         brake(round, due, lately);
         return;
     }
+    for (guint i = 0; round->status != NULL && i < round->status->recent->n; i++) {
+        const LhOrdered *row = lh_array_at(round->status->recent, i);
+        if (leaves_window_at(row) > round->context->now_ms)
+            lh_plan_wake(round->plan, leaves_window_at(row));
+    }
     if (confirmed_now(round))
         confirm(round);
     else
@@ -316,22 +355,22 @@ static void plan_braked(Round *round, const Targets *due)
 
 static void plan_free(Round *round, const Targets *due)
 {
-    gint64 open = reserved(round), lately = ordered_lately(round) - open;
+    gint64 lately = ordered_lately(round), open = pending(round);
 
-    if (due->len == 0)
+    if (due->len == 0) {
+        if (round->status != NULL && round->status->reserved != 0)
+            write_status(round, 0, 0, "ordered", "what was reserved is ordered");
         return;
+    }
     if (too_much(round, due->len, lately)) {
         brake(round, due, lately);
         return;
     }
-    if (open < due->len) {
-        write_status(round, due->len - open, due->len, NULL, "reserve",
+    if (open < due->len)
+        write_status(round, due->len - open, due->len, "reserve",
                      "counted before it is ordered, for the brake");
-        return;
-    }
-    evict_all(round, due);
-    if (!round->plan->more)
-        write_status(round, 0, 0, NULL, "ordered", "what was reserved is ordered");
+    else
+        evict_all(round, due);
 }
 
 static void cache_evictor_plan(gconstpointer index, const LhPlanContext *context, LhPlan *plan)

@@ -12,7 +12,7 @@ typedef struct {
     gint64 free_bytes[2], free_items[2]; /* regular, restored */
 } Row;
 
-static gint64 add_saturated(gint64 a, gint64 b)
+gint64 lh_capacity_add(gint64 a, gint64 b)
 {
     return b > G_MAXINT64 - a ? G_MAXINT64 : a + b;
 }
@@ -95,14 +95,15 @@ static void add_hosts(const LhFleet *fleet, GHashTable *rows)
             continue;
         row = row_of(rows, node.set);
         row->row.nodes++;
-        row->row.capacity_bytes += node.capacity_bytes;
-        row->row.used_bytes += node.used_bytes + node.restored_bytes;
-        row->row.wanted_bytes += node.used_bytes + node.restored_bytes;
+        row->row.capacity_bytes = lh_capacity_add(row->row.capacity_bytes, node.capacity_bytes);
+        row->row.used_bytes = lh_capacity_add(row->row.used_bytes, node.used_bytes + node.restored_bytes);
+        row->row.wanted_bytes = row->row.used_bytes;
         for (int restored = 0; restored < 2; restored++) {
             gint64 reserve = settings->restore_reserve_percent;
-            row->free_bytes[restored] += lh_place_free_bytes(&node, reserve, restored);
+            row->free_bytes[restored] =
+                lh_capacity_add(row->free_bytes[restored], lh_place_free_bytes(&node, reserve, restored));
             row->free_items[restored] =
-                add_saturated(row->free_items[restored], lh_place_free_items(&node, reserve, restored));
+                lh_capacity_add(row->free_items[restored], lh_place_free_items(&node, reserve, restored));
         }
     }
 }
@@ -118,11 +119,11 @@ static void add_waiting(const LhFleet *fleet, GHashTable *rows, gint64 now_ms)
             continue;
         row = row_of(rows, replica->set);
         row->row.waiting_items++;
-        row->row.waiting_bytes += bytes;
-        row->row.wanted_bytes += bytes;
+        row->row.waiting_bytes = lh_capacity_add(row->row.waiting_bytes, bytes);
+        row->row.wanted_bytes = lh_capacity_add(row->row.wanted_bytes, bytes);
         if (row->free_items[restored] < 1 || row->free_bytes[restored] < bytes) {
             row->row.missing_items++;
-            row->row.missing_bytes += bytes;
+            row->row.missing_bytes = lh_capacity_add(row->row.missing_bytes, bytes);
         } else {
             row->free_items[restored]--;
             row->free_bytes[restored] -= bytes;

@@ -17,6 +17,9 @@ typedef struct {
     gint64 wanted_bytes; /* assigned or waiting */
 } LhSetCapacity;
 
+/* Sums of sizes that people publish: they stop at G_MAXINT64. */
+gint64 lh_capacity_add(gint64 a, gint64 b);
+
 /* One row for each set that has nodes or replicas, sorted by name; free with g_array_unref. */
 GArray *lh_capacity_rows(const LhFleet *fleet, gint64 now_ms);
 LhSetCapacity *lh_capacity_find(GArray *rows, const char *set);

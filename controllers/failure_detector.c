@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "base/units.h"
 #include "controllers/fleet.h"
 #include "controllers/registry.h"
 
@@ -77,6 +78,8 @@ static void plan_failed(const LhFleetPresence *presence, const LhPlanContext *co
     const LhHealth *health = (const LhHealth *)presence->health;
     gint64 due = health->since + KEEP_FAILED_MS;
 
+    if (presence->assignments != 0)
+        return; /* what says that it failed stays as long as something is assigned to it */
     if (context->now_ms < due) {
         lh_plan_wake(plan, due);
         return;
@@ -111,10 +114,49 @@ static void failure_detector_plan(gconstpointer index, const LhPlanContext *cont
     }
 }
 
+/* Registered nodes by what they say of themselves, the others by what is known of their end. */
+static const char *state_name(const LhFleetPresence *presence)
+{
+    const LhHealth *health = (const LhHealth *)presence->health;
+
+    if (presence->node != NULL)
+        return lh_object_known(presence->node) ? lh_node_state_name(((const LhNode *)presence->node)->state)
+                                               : "unknown";
+    return health != NULL && lh_object_known(&health->o) && health->state == LH_HEALTH_FAILED ? "failed"
+                                                                                              : "missing";
+}
+
+static void failure_detector_gauges(gconstpointer index, gint64 now_ms, LhGaugeFunc gauge, gpointer data)
+{
+    const LhFleet *fleet = index;
+    g_autoptr(GHashTable) counts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    GHashTableIter iter;
+    gpointer key, value;
+
+    g_hash_table_iter_init(&iter, fleet->health);
+    while (g_hash_table_iter_next(&iter, &key, &value)) {
+        const char *slash = strchr(key, '/');
+        g_autofree char *pool = g_strndup(key, slash == NULL ? 0 : (gsize)(slash - (const char *)key));
+        char *labels = g_strdup_printf("pool=\"%s\",state=\"%s\"", pool, state_name(value));
+        guint count = GPOINTER_TO_UINT(g_hash_table_lookup(counts, labels));
+        if (lh_pool_name_valid(pool))
+            g_hash_table_replace(counts, labels, GUINT_TO_POINTER(count + 1));
+        else
+            g_free(labels);
+    }
+    g_hash_table_iter_init(&iter, counts);
+    while (g_hash_table_iter_next(&iter, &key, &value))
+        gauge("nodes", key, (double)GPOINTER_TO_UINT(value), data);
+}
+
+static const char *const gauge_names[] = {"nodes", NULL};
+
 const LhController lh_failure_detector = {
     .name = "failure-detector",
     .index = &lh_fleet_index,
     .kinds = LH_KIND_BIT(LH_KIND_NODE) | LH_KIND_BIT(LH_KIND_HEALTH) | LH_KIND_BIT(LH_KIND_ASSIGNMENT),
     .plan = failure_detector_plan,
+    .gauges = failure_detector_gauges,
+    .gauge_names = gauge_names,
     .settings = lh_fleet_settings_of,
 };

@@ -46,15 +46,20 @@ gboolean lh_fleet_node_gone(const LhFleetNode *node)
     return node->object == NULL;
 }
 
+static gboolean is_newer(const LhFleetNode *a, const LhFleetNode *b)
+{
+    if (a->object->create_rev != b->object->create_rev)
+        return a->object->create_rev > b->object->create_rev;
+    return strcmp(a->id, b->id) > 0;
+}
+
 const LhFleetNode *lh_fleet_host_newest(const LhFleetHost *host)
 {
     const LhFleetNode *newest = NULL;
 
     for (guint i = 0; i < host->nodes->len; i++) {
         const LhFleetNode *node = g_ptr_array_index(host->nodes, i);
-        if (node->object == NULL)
-            continue;
-        if (newest == NULL || node->object->create_rev > newest->object->create_rev)
+        if (node->object != NULL && (newest == NULL || is_newer(node, newest)))
             newest = node;
     }
     return newest;
@@ -92,7 +97,7 @@ gint64 lh_fleet_replica_bytes(const LhFleetReplica *replica)
 {
     const LhSnapshot *snapshot = lh_fleet_snapshot_object(replica->snapshot);
 
-    return snapshot == NULL ? 0 : snapshot->size_bytes;
+    return snapshot == NULL ? 0 : MAX(0, snapshot->size_bytes); /* a live one need not say */
 }
 
 gboolean lh_fleet_retry_void(const LhFleetReplica *replica)
@@ -138,6 +143,22 @@ char *lh_fleet_subject_invalid(const LhFleet *fleet, const LhFleetSubject *subje
                                    ((const LhSeed *)desired)->throttle);
     }
     return NULL;
+}
+
+gboolean lh_fleet_service_missing(const LhFleetSnapshot *snapshot, LhCondition *out)
+{
+    const LhFleetService *service = snapshot->service;
+
+    /* Nobody asks for it: neither in force nor waiting for admission. */
+    if (service == NULL || service->accepted != NULL || service->desired != NULL)
+        return FALSE;
+    *out = (LhCondition){
+        .type = "ServiceMissing",
+        .status = LH_CONDITION_TRUE,
+        .reason = "NoService",
+        .message = g_strdup_printf("no service is called %s", service->name),
+    };
+    return TRUE;
 }
 
 void lh_fleet_valid_condition(const LhFleetSubject *subject, const char *invalid, LhCondition *out)
@@ -519,6 +540,7 @@ static gpointer fleet_new(void)
                                           (GDestroyNotify)g_ptr_array_unref);
     fleet->uri_parents = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     fleet->taken_uris = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    fleet->taken_parents = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     lh_fleet_trees_init(fleet);
     return fleet;
 }
@@ -539,7 +561,7 @@ static void free_records(LhFleet *fleet)
     g_hash_table_unref(fleet->table)
 
     FREE_EACH(services, LhFleetService, lh_object_unref(r->desired); lh_object_unref(r->accepted);
-              g_ptr_array_unref(r->snapshots); g_free(r->name));
+              g_ptr_array_unref(r->snapshots); g_hash_table_unref(r->orphans); g_free(r->name));
     FREE_EACH(snapshots, LhFleetSnapshot, lh_object_unref(r->object); lh_object_unref(r->deletion);
               g_clear_pointer(&r->replicas, g_ptr_array_unref); g_free(r->name));
     FREE_EACH(replicas, LhFleetReplica, lh_object_unref(r->object); lh_object_unref(r->retry);
@@ -571,6 +593,7 @@ static void fleet_free(gpointer index)
     g_hash_table_unref(fleet->uris);
     g_hash_table_unref(fleet->uri_parents);
     g_hash_table_unref(fleet->taken_uris);
+    g_hash_table_unref(fleet->taken_parents);
     g_free(fleet);
 }
 

@@ -32,6 +32,7 @@ struct LhFleetService {
     const LhObject *desired;  /* Service or unknown, NULL: none */
     const LhObject *accepted; /* Accepted or unknown, NULL: none */
     GPtrArray *snapshots;     /* LhFleetSnapshot, in no order */
+    GHashTable *orphans;      /* set of LhFleetReplica that name it and whose snapshot is gone */
 };
 
 struct LhFleetSnapshot {
@@ -67,6 +68,7 @@ struct LhFleetReplica {
     const LhObject *object;     /* Replica, unknown or NULL (an assignment or a retry alone) */
     const LhObject *retry;      /* Retry, unknown or NULL */
     LhFleetSnapshot *snapshot;  /* never NULL */
+    LhFleetService *service;    /* of an orphan: the one it names; else NULL, see snapshot->service */
     GPtrArray *assignments;     /* LhFleetAssignment; NULL when there are none */
     const char *set;            /* atom or NULL */
     LhFate fate;
@@ -90,7 +92,7 @@ struct LhFleetAssignment {
     /* What it counts for on its host and node at present. */
     gint64 bytes;
     gint64 items;
-    gboolean restored, loading;
+    gboolean restored, loading, evicting;
 };
 
 struct LhFleetNode {
@@ -135,6 +137,7 @@ typedef struct {
     GHashTable *uris;        /* uri -> GPtrArray of LhFleetSnapshot, Deletion uris in taken_uris */
     GHashTable *uri_parents; /* directory above a uri -> GUINT count */
     GHashTable *taken_uris;  /* uri -> count of Deletions that hold it */
+    GHashTable *taken_parents; /* directory above such a uri -> count */
 
     GTree *create_todo;          /* LhFleetSnapshot, last to expire first: has replicas to create */
     GTree *correct_todo;         /* LhFleetSnapshot by name: has replicas with another expiry than due */
@@ -148,6 +151,7 @@ typedef struct {
     GTree *health_todo;          /* LhFleetPresence by key */
 
     gint64 assigned_items; /* cache assignments, evictions under way included */
+    gint64 evicting_items; /* of them: evictions */
 } LhFleet;
 
 /* A node of any pool, for failure-detector. */
@@ -190,6 +194,10 @@ const LhAssignment *lh_fleet_load(const LhFleetAssignment *assignment);
 gint64 lh_fleet_replica_bytes(const LhFleetReplica *replica);
 /* True when something of it changed after its last failure was written: the retry does not count. */
 gboolean lh_fleet_retry_void(const LhFleetReplica *replica);
+
+/* The condition ServiceMissing of @snapshot, for replica-creator. FALSE: it has none; else g_free what
+ * out->message points to. */
+gboolean lh_fleet_service_missing(const LhFleetSnapshot *snapshot, LhCondition *out);
 
 /* What admission would say of @subject: NULL when its desired object is valid, else why not; g_free. */
 char *lh_fleet_subject_invalid(const LhFleet *fleet, const LhFleetSubject *subject);

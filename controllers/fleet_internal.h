@@ -28,6 +28,8 @@ void lh_fleet_drop_presence(LhFleet *fleet, LhFleetPresence *presence);
 /* Puts a reference to @object (may be NULL) into *slot in place of what is there. */
 void lh_fleet_hold(const LhObject **slot, const LhObject *object);
 void lh_fleet_link_service(LhFleet *fleet, LhFleetSnapshot *snapshot, const char *service);
+/* The same for a replica whose snapshot is gone; NULL: it is no orphan. */
+void lh_fleet_link_orphan(LhFleet *fleet, LhFleetReplica *replica, const char *service);
 
 /* ---- touch: bring the sets to what the present objects say ---- */
 void lh_fleet_touch_service(LhFleet *fleet, LhFleetService *service);

@@ -36,6 +36,7 @@ LhFleetService *lh_fleet_service(LhFleet *fleet, const char *name)
         service = g_new0(LhFleetService, 1);
         service->name = g_strdup(name);
         service->snapshots = g_ptr_array_new();
+        service->orphans = g_hash_table_new(NULL, NULL);
         g_hash_table_insert(fleet->services, service->name, service);
     }
     return service;
@@ -43,10 +44,12 @@ LhFleetService *lh_fleet_service(LhFleet *fleet, const char *name)
 
 void lh_fleet_drop_service(LhFleet *fleet, LhFleetService *service)
 {
-    if (service->desired != NULL || service->accepted != NULL || service->snapshots->len != 0)
+    if (service->desired != NULL || service->accepted != NULL || service->snapshots->len != 0
+        || g_hash_table_size(service->orphans) != 0)
         return;
     g_hash_table_remove(fleet->services, service->name);
     g_ptr_array_unref(service->snapshots);
+    g_hash_table_unref(service->orphans);
     g_free(service->name);
     g_free(service);
 }
@@ -80,6 +83,23 @@ void lh_fleet_link_service(LhFleet *fleet, LhFleetSnapshot *snapshot, const char
         snapshot->service = lh_fleet_service(fleet, service_name);
         snapshot->service_slot = snapshot->service->snapshots->len;
         g_ptr_array_add(snapshot->service->snapshots, snapshot);
+    }
+}
+
+void lh_fleet_link_orphan(LhFleet *fleet, LhFleetReplica *replica, const char *service_name)
+{
+    LhFleetService *old = replica->service;
+
+    if (old != NULL && service_name != NULL && strcmp(old->name, service_name) == 0)
+        return;
+    replica->service = NULL;
+    if (old != NULL) {
+        g_hash_table_remove(old->orphans, replica);
+        lh_fleet_drop_service(fleet, old);
+    }
+    if (service_name != NULL) {
+        replica->service = lh_fleet_service(fleet, service_name);
+        g_hash_table_add(replica->service->orphans, replica);
     }
 }
 
@@ -120,7 +140,7 @@ void lh_fleet_drop_replica(LhFleet *fleet, LhFleetReplica *replica)
     if (replica->object != NULL || replica->retry != NULL || replica->assignments != NULL
         || (replica->in & LH_IN_TODO) != 0)
         return;
-    g_assert(replica->in == 0);
+    g_assert(replica->in == 0 && replica->service == NULL);
     g_hash_table_remove(fleet->replicas, replica->name);
     remove_fast(&snapshot->replicas, replica);
     g_free(replica->name);

@@ -137,19 +137,19 @@ static LhFate fate_in_service(const LhReplica *replica, const LhSnapshot *snapsh
 }
 
 /* First match wins; fleet.h says what the types mean. */
-static LhFate fate_of(const LhFleet *fleet, const LhFleetReplica *record)
+static LhFate fate_of(const LhFleetReplica *record)
 {
     const LhReplica *replica = (const LhReplica *)record->object;
     const LhFleetSnapshot *snapshot = record->snapshot;
-    const LhFleetService *service = snapshot->service;
+    const LhFleetService *service = snapshot->service != NULL ? snapshot->service : record->service;
     const LhService *spec;
 
     if (record->object != NULL && !lh_object_known(record->object))
         return unknown("replica-unknown");
     if (snapshot->object != NULL && !lh_object_known(snapshot->object))
         return unknown("snapshot-unknown");
-    if (service == NULL && replica != NULL)
-        service = g_hash_table_lookup(fleet->services, replica->service);
+    if (snapshot->object != NULL && ((const LhSnapshot *)snapshot->object)->live)
+        return unknown("snapshot-live");
     if (service != NULL && service->accepted != NULL && !lh_object_known(service->accepted))
         return unknown("service-unknown");
     spec = service == NULL ? NULL : lh_fleet_service_spec(service);
@@ -159,8 +159,6 @@ static LhFate fate_of(const LhFleet *fleet, const LhFleetReplica *record)
         return gone("no-replica");
     if (snapshot->object == NULL)
         return gone("snapshot-gone");
-    if (((const LhSnapshot *)snapshot->object)->live)
-        return unknown("snapshot-live");
     if (replica->restored)
         return fate(LH_FATE_KEEP, replica->expires_at < 0 ? G_MAXINT64 : replica->expires_at, "expired");
     if (spec == NULL)
@@ -245,6 +243,14 @@ static gboolean replica_todo(const LhFleet *fleet, const LhFleetReplica *replica
     return parked_differs(fleet, replica);
 }
 
+/* The service that a replica names whose snapshot is gone: it may be paused. */
+static const char *orphan_service(const LhFleetReplica *replica)
+{
+    if (replica->object == NULL || !lh_object_known(replica->object) || replica->snapshot->object != NULL)
+        return NULL;
+    return ((const LhReplica *)replica->object)->service;
+}
+
 void lh_fleet_touch_replica(LhFleet *fleet, LhFleetReplica *replica)
 {
     const LhSnapshot *snapshot = lh_fleet_snapshot_object(replica->snapshot);
@@ -254,8 +260,9 @@ void lh_fleet_touch_replica(LhFleet *fleet, LhFleetReplica *replica)
     set_bit(fleet->waiting, replica, LH_IN_WAITING, FALSE);
     set_bit(fleet->due_assigned, replica, LH_IN_DUE_ASSIGNED, FALSE);
     set_bit(fleet->due_free, replica, LH_IN_DUE_FREE, FALSE);
+    lh_fleet_link_orphan(fleet, replica, orphan_service(replica));
 
-    replica->fate = fate_of(fleet, replica);
+    replica->fate = fate_of(replica);
     replica->sort_time = snapshot == NULL ? 0 : snapshot->end_time;
     replica->set = object != NULL && lh_object_known(replica->object) ? object->set : NULL;
     free = !assigned(replica);
@@ -313,16 +320,14 @@ static void creation_todo(const LhFleet *fleet, const LhFleetSnapshot *snapshot,
         *missing = *differ = FALSE;
 }
 
-/* Nobody asks for its service: neither in force nor waiting for admission. */
-static gboolean service_missing(const LhFleetSnapshot *snapshot)
+static gboolean missing_differs(const LhFleet *fleet, const LhFleetSnapshot *snapshot)
 {
-    return snapshot->service != NULL && snapshot->service->accepted == NULL
-           && snapshot->service->desired == NULL;
-}
+    const LhObject *status = lh_fleet_status(fleet, "snapshots", snapshot->name, "replica-creator");
+    LhCondition condition = {.message = NULL};
+    gboolean missing = lh_fleet_service_missing(snapshot, &condition);
+    g_autofree char *message = (char *)condition.message;
 
-static gboolean has_status(const LhFleet *fleet, const LhFleetSnapshot *snapshot, const char *controller)
-{
-    return lh_fleet_status(fleet, "snapshots", snapshot->name, controller) != NULL;
+    return lh_status_differs(status, missing ? snapshot->object->mod_rev : 0, &condition, missing ? 1 : 0);
 }
 
 static gboolean valid_differs(const LhFleet *fleet, const LhFleetSnapshot *snapshot)
@@ -354,8 +359,7 @@ void lh_fleet_touch_snapshot(LhFleet *fleet, LhFleetSnapshot *snapshot)
     creation_todo(fleet, snapshot, &missing, &differ);
     set_member(fleet->create_todo, snapshot, &snapshot->create_todo, missing);
     set_member(fleet->correct_todo, snapshot, &snapshot->correct_todo, differ);
-    set_member(fleet->missing_todo, snapshot, &snapshot->missing_todo,
-               service_missing(snapshot) != has_status(fleet, snapshot, "replica-creator"));
+    set_member(fleet->missing_todo, snapshot, &snapshot->missing_todo, missing_differs(fleet, snapshot));
     set_member(fleet->valid_todo, snapshot, &snapshot->valid_todo, valid_differs(fleet, snapshot));
     for (guint i = 0; snapshot->replicas != NULL && i < snapshot->replicas->len; i++)
         lh_fleet_touch_replica(fleet, g_ptr_array_index(snapshot->replicas, i));
@@ -363,8 +367,14 @@ void lh_fleet_touch_snapshot(LhFleet *fleet, LhFleetSnapshot *snapshot)
 
 void lh_fleet_touch_service(LhFleet *fleet, LhFleetService *service)
 {
+    GHashTableIter iter;
+    gpointer orphan;
+
     for (guint i = 0; i < service->snapshots->len; i++)
         lh_fleet_touch_snapshot(fleet, g_ptr_array_index(service->snapshots, i));
+    g_hash_table_iter_init(&iter, service->orphans);
+    while (g_hash_table_iter_next(&iter, &orphan, NULL))
+        lh_fleet_touch_replica(fleet, orphan);
 }
 
 /* ---- assignments and nodes ---- */
@@ -388,8 +398,9 @@ void lh_fleet_uncount(LhFleet *fleet, LhFleetAssignment *assignment)
 {
     count(assignment, -1);
     fleet->assigned_items -= assignment->items;
+    fleet->evicting_items -= assignment->evicting;
     assignment->bytes = assignment->items = 0;
-    assignment->loading = FALSE;
+    assignment->loading = assignment->evicting = FALSE;
 }
 
 static void recount(LhFleet *fleet, LhFleetAssignment *assignment)
@@ -407,8 +418,10 @@ static void recount(LhFleet *fleet, LhFleetAssignment *assignment)
     assignment->restored = replica != NULL && lh_object_known(assignment->replica->object)
                            && replica->restored;
     assignment->loading = load != NULL && lh_fleet_answer(assignment) != LH_ITEM_LIVE;
+    assignment->evicting = load == NULL && lh_object_known(assignment->object);
     count(assignment, 1);
     fleet->assigned_items += assignment->items;
+    fleet->evicting_items += assignment->evicting;
 }
 
 void lh_fleet_touch_assignment(LhFleet *fleet, LhFleetAssignment *assignment)

@@ -66,9 +66,32 @@ void lh_fleet_uri_remove(LhFleet *fleet, LhFleetSnapshot *snapshot, const char *
 
 void lh_fleet_uri_take(LhFleet *fleet, const char *uri, gint delta)
 {
-    Count count = {fleet->taken_uris, delta};
+    Count count = {fleet->taken_uris, delta}, parents = {fleet->taken_parents, delta};
 
     count_parent(uri, &count);
+    each_parent(uri, count_parent, &parents);
+}
+
+typedef struct {
+    GHashTable *table;
+    gboolean found;
+} Seek;
+
+static void seek(const char *uri, gpointer data)
+{
+    Seek *search = data;
+
+    search->found = search->found || g_hash_table_contains(search->table, uri);
+}
+
+/* Equals, lies in or contains what a Deletion deletes, now or again. */
+static gboolean is_taken(const LhFleet *fleet, const char *uri)
+{
+    Seek search = {fleet->taken_uris, g_hash_table_contains(fleet->taken_parents, uri)};
+
+    seek(uri, &search);
+    each_parent(uri, seek, &search);
+    return search.found;
 }
 
 typedef struct {
@@ -77,19 +100,22 @@ typedef struct {
     const LhFleetSnapshot *older; /* the oldest other one that collides */
 } Collision;
 
+/* Put in one transaction they share a create revision: then the name decides. */
+static gboolean is_older(const LhFleetSnapshot *a, const LhFleetSnapshot *b)
+{
+    if (a->object->create_rev != b->object->create_rev)
+        return a->object->create_rev < b->object->create_rev;
+    return strcmp(a->name, b->name) < 0;
+}
+
 static void collide(Collision *collision, const char *uri)
 {
     const GPtrArray *holders = g_hash_table_lookup(collision->fleet->uris, uri);
 
     for (guint i = 0; holders != NULL && i < holders->len; i++) {
         const LhFleetSnapshot *other = g_ptr_array_index(holders, i);
-        if (other == collision->self || other->object->create_rev > collision->self->object->create_rev)
-            continue;
-        /* Put in one transaction they share a create revision: then the name decides. */
-        if (other->object->create_rev == collision->self->object->create_rev
-            && strcmp(other->name, collision->self->name) > 0)
-            continue;
-        if (collision->older == NULL || other->object->create_rev < collision->older->object->create_rev)
+        if (other != collision->self && is_older(other, collision->self)
+            && (collision->older == NULL || is_older(other, collision->older)))
             collision->older = other;
     }
 }
@@ -129,7 +155,7 @@ char *lh_fleet_snapshot_invalid(const LhFleet *fleet, const LhFleetSnapshot *sna
             return g_strdup("metadata.name: a deletion holds this name, use another one");
         return NULL; /* its own deletion is under way */
     }
-    if (g_hash_table_contains(fleet->taken_uris, object->uri))
+    if (is_taken(fleet, object->uri))
         return g_strdup("uri: a deletion holds it, use another one");
     collide(&collision, object->uri);
     each_parent(object->uri, collide_parent, &collision);

@@ -98,13 +98,9 @@ static void plan_missing(const LhFleet *fleet, const LhFleetSnapshot *snapshot,
 {
     g_autofree char *name = g_strconcat("snapshots/", snapshot->name, "/replica-creator", NULL);
     const LhObject *present = lh_fleet_status(fleet, "snapshots", snapshot->name, "replica-creator");
-    gboolean missing = present == NULL;
-    g_autofree char *message =
-        missing ? g_strdup_printf("no service is called %s", snapshot->service->name) : NULL;
-    LhCondition condition = {.type = "ServiceMissing",
-                             .status = LH_CONDITION_TRUE,
-                             .reason = "NoService",
-                             .message = message};
+    LhCondition condition = {.message = NULL};
+    gboolean missing = lh_fleet_service_missing(snapshot, &condition);
+    g_autofree char *message = (char *)condition.message;
 
     lh_plan_status(plan, present, name, missing ? snapshot->object->mod_rev : 0, &condition,
                    missing ? 1 : 0, context->now_ms);

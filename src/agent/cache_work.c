@@ -143,7 +143,6 @@ static void sealed(gpointer input G_GNUC_UNUSED, const GError *error, gpointer d
         fail(h, error);
         return;
     }
-    h->draft->loaded_at = lh_wall_ms(h->work->env);
     LhCacheEntry *there = lh_cache_store_find(h->work->store, h->draft->snapshot);
     if (there != NULL) { /* another replica of the same snapshot was faster */
         discard_copy(h, NULL, NULL);
@@ -199,6 +198,7 @@ static void fetch_next(Holding *h)
     LhCacheWork *work = h->work;
     work->funcs->progress(h->item, h->done_bytes, work->data);
     if (h->next_file >= h->draft->files->len) {
+        h->draft->loaded_at = lh_wall_ms(work->env);
         h->job = lh_cache_store_seal(h->dir, h->draft, sealed, h);
         return;
     }

@@ -134,6 +134,8 @@ static void on_list(const LhRangeReply *reply, const GError *error, gpointer dat
         if (!g_hash_table_contains(present, keys[i]))
             g_ptr_array_add(missing, g_strdup(keys[i]));
     }
+    if (f->held != NULL)
+        g_ptr_array_set_size(f->held, 0); /* the list says it all, and better */
     for (guint i = 0; i < missing->len; i++)
         report_gone(f, g_ptr_array_index(missing, i), reply->header.revision);
     for (guint i = 0; i < kvs->len; i++)

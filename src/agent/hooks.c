@@ -30,7 +30,7 @@ typedef struct {
     LhHookRun id;
     char *program;
     GSubprocess *process; /* NULL: could not be started */
-    pid_t group;
+    pid_t group;          /* 0: there is none to kill */
     int out;
     guint out_source;
     GString *output;
@@ -58,7 +58,7 @@ static void run_free(Run *run)
 
 static void kill_group(Run *run)
 {
-    if (run->process != NULL && g_subprocess_get_identifier(run->process) != NULL)
+    if (run->group > 0 && g_subprocess_get_identifier(run->process) != NULL)
         kill(-run->group, SIGKILL);
 }
 
@@ -187,7 +187,9 @@ static gboolean spawn(Run *run, const LhHookCall *call, GError **error)
         close(out[0]);
         return FALSE;
     }
-    run->group = (pid_t)g_ascii_strtoll(g_subprocess_get_identifier(run->process), NULL, 10);
+    /* NULL when it has ended already: GLib reaps it on a thread of its own. */
+    const char *pid = g_subprocess_get_identifier(run->process);
+    run->group = pid != NULL ? (pid_t)g_ascii_strtoll(pid, NULL, 10) : 0;
     run->out = out[0];
     g_unix_set_fd_nonblocking(run->out, TRUE, NULL);
     run->out_source = g_unix_fd_add(run->out, G_IO_IN | G_IO_HUP | G_IO_ERR, on_output, run);

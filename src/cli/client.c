@@ -156,6 +156,8 @@ void lh_client_refused(LhClient *client, const char *path, guint status, const G
         cJSON_Delete(client->problem);
         client->problem = NULL;
         detail = plain = g_strdup_printf("the server answered %u", status);
+    } else if (cJSON_GetObjectItemCaseSensitive(client->problem, "instance") == NULL) {
+        cJSON_AddStringToObject(client->problem, "instance", path);
     }
     gboolean named = field == NULL || strstr(detail, field) != NULL;
     g_set_error(error, LH_ERROR, code_of(status), "%s: %s%s%s", subject, named ? "" : field,

@@ -102,7 +102,7 @@ static void print_controller(LhCli *cli, const cJSON *plan)
     g_autofree char *when = lh_column_text(&next, plan, cli->now_ms);
     GString *line = g_string_new(lh_json_get_string(plan, "controller", "?"));
     g_string_append_printf(line, ": %d op%s", n, n == 1 ? "" : "s");
-    if (!lh_json_get_bool(plan, "leader", TRUE)) {
+    if (cli->o.from == NULL && !lh_json_get_bool(plan, "leader", TRUE)) {
         g_string_append(line, ", led by another instance");
     }
     if (lh_json_get_bool(plan, "paused", FALSE)) {
@@ -147,9 +147,10 @@ int lh_cmd_plan(LhCli *cli, char **args, GError **error)
         lh_output_value(cli, plan);
         return LH_EXIT_DONE;
     }
-    g_autofree char *head = g_strdup_printf("revision %" G_GINT64_FORMAT ", hash %s\n",
-                                            lh_json_get_int(plan, "revision", 0),
-                                            lh_json_get_string(plan, "hash", "-"));
+    const char *hash = lh_json_get_string(plan, "hash", NULL); /* recorded inputs have none */
+    g_autofree char *head = g_strdup_printf(
+        "revision %" G_GINT64_FORMAT "%s%s\n", lh_json_get_int(plan, "revision", 0),
+        hash != NULL ? ", hash " : "", hash != NULL ? hash : "");
     lh_output_text(cli->out, head);
     const cJSON *controller;
     cJSON_ArrayForEach(controller, cJSON_GetObjectItemCaseSensitive(plan, "controllers")) {

@@ -80,7 +80,7 @@ static void print_row(const LhTable *table, char **cells, FILE *out)
     for (guint i = 0; cells[i] != NULL; i++) {
         gsize width = (gsize)g_utf8_strlen(cells[i], -1);
         fputs(cells[i], out);
-        if (cells[i + 1] != NULL) {
+        if (cells[i + 1] != NULL && (cells[i + 1][0] != '\0' || cells[i + 2] != NULL)) {
             fprintf(out, "%*s", (int)(MAX(table->widths[i], width) - width + GAP), "");
         }
     }

@@ -264,7 +264,7 @@ static void fill_range_reply(LhArena *arena, LhRangeReply *reply,
                             .more = m->more};
 }
 
-LhRangeReply *lh_codec_range_reply(LhArena *arena, const guint8 *data, gsize len)
+gpointer lh_codec_range_reply(LhArena *arena, const guint8 *data, gsize len)
 {
     Etcdserverpb__RangeResponse *m = unpack(arena, &etcdserverpb__range_response__descriptor, data,
                                             len);
@@ -296,7 +296,7 @@ static gboolean fill_op_reply(LhArena *arena, LhTxnOpReply *op, const Etcdserver
     return FALSE;
 }
 
-LhTxnReply *lh_codec_txn_reply(LhArena *arena, const guint8 *data, gsize len)
+gpointer lh_codec_txn_reply(LhArena *arena, const guint8 *data, gsize len)
 {
     Etcdserverpb__TxnResponse *m = unpack(arena, &etcdserverpb__txn_response__descriptor, data,
                                           len);
@@ -315,7 +315,7 @@ LhTxnReply *lh_codec_txn_reply(LhArena *arena, const guint8 *data, gsize len)
     return reply;
 }
 
-LhWatchReply *lh_codec_watch_reply(LhArena *arena, const guint8 *data, gsize len)
+gpointer lh_codec_watch_reply(LhArena *arena, const guint8 *data, gsize len)
 {
     Etcdserverpb__WatchResponse *m = unpack(arena, &etcdserverpb__watch_response__descriptor, data,
                                             len);
@@ -342,7 +342,7 @@ LhWatchReply *lh_codec_watch_reply(LhArena *arena, const guint8 *data, gsize len
     return reply;
 }
 
-LhLeaseReply *lh_codec_grant_reply(LhArena *arena, const guint8 *data, gsize len)
+gpointer lh_codec_grant_reply(LhArena *arena, const guint8 *data, gsize len)
 {
     Etcdserverpb__LeaseGrantResponse *m = unpack(
         arena, &etcdserverpb__lease_grant_response__descriptor, data, len);
@@ -353,7 +353,7 @@ LhLeaseReply *lh_codec_grant_reply(LhArena *arena, const guint8 *data, gsize len
     return reply;
 }
 
-LhLeaseReply *lh_codec_keepalive_reply(LhArena *arena, const guint8 *data, gsize len)
+gpointer lh_codec_keepalive_reply(LhArena *arena, const guint8 *data, gsize len)
 {
     Etcdserverpb__LeaseKeepAliveResponse *m = unpack(
         arena, &etcdserverpb__lease_keep_alive_response__descriptor, data, len);
@@ -364,7 +364,7 @@ LhLeaseReply *lh_codec_keepalive_reply(LhArena *arena, const guint8 *data, gsize
     return reply;
 }
 
-LhEtcdHeader *lh_codec_revoke_reply(LhArena *arena, const guint8 *data, gsize len)
+gpointer lh_codec_revoke_reply(LhArena *arena, const guint8 *data, gsize len)
 {
     Etcdserverpb__LeaseRevokeResponse *m = unpack(
         arena, &etcdserverpb__lease_revoke_response__descriptor, data, len);
@@ -375,7 +375,7 @@ LhEtcdHeader *lh_codec_revoke_reply(LhArena *arena, const guint8 *data, gsize le
     return header;
 }
 
-LhStatusReply *lh_codec_status_reply(LhArena *arena, const guint8 *data, gsize len)
+gpointer lh_codec_status_reply(LhArena *arena, const guint8 *data, gsize len)
 {
     Etcdserverpb__StatusResponse *m = unpack(arena, &etcdserverpb__status_response__descriptor,
                                              data, len);
@@ -389,7 +389,7 @@ LhStatusReply *lh_codec_status_reply(LhArena *arena, const guint8 *data, gsize l
     return reply;
 }
 
-LhStatusReply *lh_codec_alarms_reply(LhArena *arena, const guint8 *data, gsize len)
+gpointer lh_codec_alarms_reply(LhArena *arena, const guint8 *data, gsize len)
 {
     Etcdserverpb__AlarmResponse *m = unpack(arena, &etcdserverpb__alarm_response__descriptor, data,
                                             len);

@@ -33,13 +33,14 @@ typedef struct {
     gint64 lease, ttl_s;
 } LhLeaseReply;
 
-LhRangeReply *lh_codec_range_reply(LhArena *arena, const guint8 *data, gsize len);
-LhTxnReply *lh_codec_txn_reply(LhArena *arena, const guint8 *data, gsize len);
-LhWatchReply *lh_codec_watch_reply(LhArena *arena, const guint8 *data, gsize len);
-LhLeaseReply *lh_codec_grant_reply(LhArena *arena, const guint8 *data, gsize len);
-LhLeaseReply *lh_codec_keepalive_reply(LhArena *arena, const guint8 *data, gsize len);
-LhEtcdHeader *lh_codec_revoke_reply(LhArena *arena, const guint8 *data, gsize len);
-/* Without the alarms, which are another call's: alarm_* are FALSE. */
-LhStatusReply *lh_codec_status_reply(LhArena *arena, const guint8 *data, gsize len);
-/* Only alarm_* are set. */
-LhStatusReply *lh_codec_alarms_reply(LhArena *arena, const guint8 *data, gsize len);
+/* All of one type, because a table of methods names them; what each gives is beside it. */
+gpointer lh_codec_range_reply(LhArena *arena, const guint8 *data, gsize len);     /* LhRangeReply */
+gpointer lh_codec_txn_reply(LhArena *arena, const guint8 *data, gsize len);       /* LhTxnReply */
+gpointer lh_codec_watch_reply(LhArena *arena, const guint8 *data, gsize len);     /* LhWatchReply */
+gpointer lh_codec_grant_reply(LhArena *arena, const guint8 *data, gsize len);     /* LhLeaseReply */
+gpointer lh_codec_keepalive_reply(LhArena *arena, const guint8 *data, gsize len); /* LhLeaseReply */
+gpointer lh_codec_revoke_reply(LhArena *arena, const guint8 *data, gsize len);    /* LhEtcdHeader */
+/* LhStatusReply without the alarms, which are another call's: alarm_* are FALSE. */
+gpointer lh_codec_status_reply(LhArena *arena, const guint8 *data, gsize len);
+/* LhStatusReply of which only alarm_* are set. */
+gpointer lh_codec_alarms_reply(LhArena *arena, const guint8 *data, gsize len);

@@ -23,9 +23,9 @@ typedef struct LhEtcd LhEtcd;
 typedef struct LhEtcdStream LhEtcdStream; /* an open watch */
 typedef guint64 LhCallId;                 /* 0 is never used */
 
-#define LH_ETCD_MAX_TXN_OPS 128              /* compares, success and failure ops each (etcd default) */
-#define LH_ETCD_MAX_REQUEST (1536 * 1024)    /* bytes (etcd default 1.5 MiB) */
-#define LH_ETCD_DEADLINE_MS 5000             /* default deadline of a unary call */
+#define LH_ETCD_MAX_TXN_OPS 128 /* compares, success and failure ops each (etcd default) */
+#define LH_ETCD_MAX_REQUEST (1536 * 1024) /* bytes (etcd default 1.5 MiB) */
+#define LH_ETCD_DEADLINE_MS 5000          /* default deadline of a unary call */
 
 typedef struct {
     guint64 cluster_id;
@@ -60,7 +60,13 @@ typedef struct {
     gboolean more;
 } LhRangeReply;
 
-typedef enum { LH_CMP_VERSION, LH_CMP_CREATE, LH_CMP_MOD, LH_CMP_VALUE, LH_CMP_LEASE } LhCompareTarget;
+typedef enum {
+    LH_CMP_VERSION,
+    LH_CMP_CREATE,
+    LH_CMP_MOD,
+    LH_CMP_VALUE,
+    LH_CMP_LEASE
+} LhCompareTarget;
 typedef enum { LH_CMP_EQUAL, LH_CMP_GREATER, LH_CMP_LESS, LH_CMP_NOT_EQUAL } LhCompareResult;
 
 /* With a range_end every key in the range must satisfy the compare; an empty range satisfies it.
@@ -118,7 +124,8 @@ typedef struct {
     gboolean created;
     gboolean canceled;
     gboolean fragment; /* more of the same revision follows */
-    gboolean progress; /* no events: everything up to header.revision has been delivered, if the version
+    gboolean
+        progress; /* no events: everything up to header.revision has been delivered, if the version
                         * of etcd is one that can be trusted (lh_etcd_progress_trusted) */
     gint64 compact_revision; /* not 0: the start was compacted */
     const char *reason;      /* canceled: etcd's words, for people; may be NULL or empty */
@@ -136,7 +143,8 @@ typedef struct {
     LhEtcdHeader header;
     char version[32];
     gint64 db_size_bytes;
-    guint64 leader; /* member id, 0: none; then the alarms are not known (a quorum lists them): FALSE */
+    guint64
+        leader; /* member id, 0: none; then the alarms are not known (a quorum lists them): FALSE */
     gboolean alarm_nospace;
     gboolean alarm_corrupt;
 } LhStatusReply;
@@ -150,8 +158,8 @@ typedef void (*LhWatchReplyFunc)(const LhWatchReply *reply, gpointer data);
 typedef void (*LhWatchClosedFunc)(const GError *error, gpointer data);
 
 typedef struct {
-    LhCallId (*range)(LhEtcd *etcd, const LhRangeRequest *request, gint64 deadline_ms, LhRangeFunc func,
-                      gpointer data);
+    LhCallId (*range)(LhEtcd *etcd, const LhRangeRequest *request, gint64 deadline_ms,
+                      LhRangeFunc func, gpointer data);
     LhCallId (*txn)(LhEtcd *etcd, const LhTxnRequest *request, gint64 deadline_ms, LhTxnFunc func,
                     gpointer data);
     LhCallId (*lease_grant)(LhEtcd *etcd, gint64 ttl_s, gint64 deadline_ms, LhLeaseFunc func,
@@ -188,7 +196,8 @@ gboolean lh_etcd_txn_check(const LhTxnRequest *request, GError **error);
 gboolean lh_etcd_progress_trusted(const char *version);
 
 /* Thin wrappers with the default deadline. */
-LhCallId lh_etcd_range(LhEtcd *etcd, const LhRangeRequest *request, LhRangeFunc func, gpointer data);
+LhCallId lh_etcd_range(LhEtcd *etcd, const LhRangeRequest *request, LhRangeFunc func,
+                       gpointer data);
 LhCallId lh_etcd_txn(LhEtcd *etcd, const LhTxnRequest *request, LhTxnFunc func, gpointer data);
 LhCallId lh_etcd_status(LhEtcd *etcd, LhStatusFunc func, gpointer data);
 /* Cancels *@call if it is not 0, and sets it to 0. For a write the outcome is then unknown. */

@@ -23,7 +23,8 @@ typedef struct {
 } LhLeaseFuncs;
 
 /* Asks for a lease of @ttl_s, with backoff until one is granted. */
-LhLease *lh_lease_start(LhEnv *env, LhEtcd *etcd, gint64 ttl_s, const LhLeaseFuncs *funcs, gpointer data);
+LhLease *lh_lease_start(LhEnv *env, LhEtcd *etcd, gint64 ttl_s, const LhLeaseFuncs *funcs,
+                        gpointer data);
 void lh_lease_restart(LhLease *lease);
 
 gint64 lh_lease_id(const LhLease *lease);          /* 0: none yet */

@@ -22,7 +22,7 @@ typedef struct {
  * etcd 3.4 walks all keys that remain, so small pages are quadratic; the gRPC receive limit is off).
  * @revision 0: newest; then a list whose revision is compacted begins again, 5 times at most.
  * A page that fails with an error of class retry is asked for again, 5 times with backoff. */
-LhList *lh_list_start(LhEnv *env, LhEtcd *etcd, const char *prefix, gint64 revision, gint64 page_keys,
-                      const LhListFuncs *funcs, gpointer data);
+LhList *lh_list_start(LhEnv *env, LhEtcd *etcd, const char *prefix, gint64 revision,
+                      gint64 page_keys, const LhListFuncs *funcs, gpointer data);
 /* No callback runs after it. Accepts NULL. */
 void lh_list_cancel(LhList *list);

@@ -26,31 +26,20 @@ typedef enum {
     N_METHODS
 } Method;
 
-#define DECODER(name, function)                                         \
-    static gpointer name(LhArena *arena, const guint8 *data, gsize len) \
-    {                                                                   \
-        return function(arena, data, len);                              \
-    }
-DECODER(decode_range, lh_codec_range_reply)
-DECODER(decode_txn, lh_codec_txn_reply)
-DECODER(decode_grant, lh_codec_grant_reply)
-DECODER(decode_revoke, lh_codec_revoke_reply)
-DECODER(decode_status, lh_codec_status_reply)
-DECODER(decode_alarms, lh_codec_alarms_reply)
-DECODER(decode_watch, lh_codec_watch_reply)
-DECODER(decode_keepalive, lh_codec_keepalive_reply)
-
 static const LhRpcMethod methods[N_METHODS] = {
-    [M_RANGE] = {"Range", "/etcdserverpb.KV/Range", LH_RPC_READ, FALSE, decode_range},
-    [M_TXN] = {"Txn", "/etcdserverpb.KV/Txn", LH_RPC_WRITE, FALSE, decode_txn},
-    [M_GRANT] = {"LeaseGrant", "/etcdserverpb.Lease/LeaseGrant", LH_RPC_WRITE, TRUE, decode_grant},
+    [M_RANGE] = {"Range", "/etcdserverpb.KV/Range", LH_RPC_READ, FALSE, lh_codec_range_reply},
+    [M_TXN] = {"Txn", "/etcdserverpb.KV/Txn", LH_RPC_WRITE, FALSE, lh_codec_txn_reply},
+    [M_GRANT] = {"LeaseGrant", "/etcdserverpb.Lease/LeaseGrant", LH_RPC_WRITE, TRUE,
+                 lh_codec_grant_reply},
     [M_REVOKE] = {"LeaseRevoke", "/etcdserverpb.Lease/LeaseRevoke", LH_RPC_WRITE, TRUE,
-                  decode_revoke},
-    [M_STATUS] = {"Status", "/etcdserverpb.Maintenance/Status", LH_RPC_READ, FALSE, decode_status},
-    [M_ALARMS] = {"Alarm", "/etcdserverpb.Maintenance/Alarm", LH_RPC_READ, FALSE, decode_alarms},
-    [M_WATCH] = {"Watch", "/etcdserverpb.Watch/Watch", LH_RPC_READ, FALSE, decode_watch},
+                  lh_codec_revoke_reply},
+    [M_STATUS] = {"Status", "/etcdserverpb.Maintenance/Status", LH_RPC_READ, FALSE,
+                  lh_codec_status_reply},
+    [M_ALARMS] = {"Alarm", "/etcdserverpb.Maintenance/Alarm", LH_RPC_READ, FALSE,
+                  lh_codec_alarms_reply},
+    [M_WATCH] = {"Watch", "/etcdserverpb.Watch/Watch", LH_RPC_READ, FALSE, lh_codec_watch_reply},
     [M_KEEPALIVE] = {"LeaseKeepAlive", "/etcdserverpb.Lease/LeaseKeepAlive", LH_RPC_READ, TRUE,
-                     decode_keepalive},
+                     lh_codec_keepalive_reply},
 };
 
 typedef struct {
@@ -370,6 +359,13 @@ static const LhEtcdVtable vtable = {
     .free = etcd_free,
 };
 
+/* A name or an address; g_uri_parse lets more pass. */
+static gboolean is_host(const char *host)
+{
+    return host != NULL && *host != '\0' &&
+           host[strspn(host, G_CSET_A_2_Z G_CSET_a_2_z G_CSET_DIGITS "._-:")] == '\0';
+}
+
 /* "dns:///host:port" of an endpoint; addresses are names too, for gRPC. */
 static char *make_target(const char *endpoint, GError **error)
 {
@@ -382,8 +378,7 @@ static char *make_target(const char *endpoint, GError **error)
         wrong = cause->message;
     else if (strcmp(g_uri_get_scheme(parsed), "http") != 0)
         wrong = "only http:// is supported (no TLS yet)";
-    else if (g_uri_get_host(parsed) == NULL || *g_uri_get_host(parsed) == '\0' ||
-             g_uri_get_port(parsed) <= 0)
+    else if (!is_host(g_uri_get_host(parsed)) || g_uri_get_port(parsed) <= 0)
         wrong = "must be host:port";
     else if (strlen(g_uri_get_path(parsed)) > 1 || g_uri_get_query(parsed) != NULL ||
              g_uri_get_fragment(parsed) != NULL || g_uri_get_userinfo(parsed) != NULL)

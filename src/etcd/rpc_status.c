@@ -73,7 +73,9 @@ GError *lh_rpc_error(const char *method, LhRpcKind kind, int status, const char 
             break;
         }
     }
-    g_autofree char *some = g_utf8_make_valid(message, (gssize)MIN(message_len, LONGEST_MESSAGE));
-    return g_error_new(LH_ERROR, (gint)code, "etcd %s: %s (gRPC status %d)", method,
-                       message_len > 0 ? some : "closed", status);
+    g_autofree char *some = message_len == 0
+                                ? g_strdup("closed")
+                                : g_utf8_make_valid(message,
+                                                    (gssize)MIN(message_len, LONGEST_MESSAGE));
+    return g_error_new(LH_ERROR, (gint)code, "etcd %s: %s (gRPC status %d)", method, some, status);
 }

@@ -20,7 +20,7 @@ void lh_http_connection_cut(LhHttpConnection *connection)
 /* Without threads, libmicrohttpd does not make its epoll descriptor readable for this. */
 void lh_http_connection_resume(LhHttpConnection *connection)
 {
-    connection->server->resumed = TRUE;
+    connection->server->again = TRUE;
     MHD_resume_connection(connection->connection);
 }
 
@@ -101,6 +101,8 @@ void lh_http_on_connection(void *data, struct MHD_Connection *mhd, void **contex
         return;
     }
     LhHttpConnection *connection = *context;
+    /* At its limit libmicrohttpd does not listen, and it begins again only when it runs. */
+    server->again = TRUE;
     lh_http_connection_stop_waiting(connection);
     g_queue_unlink(&server->connections, &connection->link);
     g_free(connection->target);

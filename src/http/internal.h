@@ -50,7 +50,7 @@ struct LhHttpServer {
     char *address;
     guint16 port;
     gboolean loopback;
-    gboolean resumed; /* a connection, since libmicrohttpd last ran */
+    gboolean again; /* libmicrohttpd must run once more, though nothing is readable */
     gsize max_body;
     GPtrArray *routes;
     GQueue connections, waiting, streams;

@@ -233,7 +233,7 @@ typedef struct {
 static int mhd_timeout_ms(const LhHttpServer *server)
 {
     MHD_UNSIGNED_LONG_LONG timeout = 0;
-    if (server->resumed) {
+    if (server->again) {
         return 0;
     }
     if (MHD_get_timeout(server->daemon, &timeout) != MHD_YES) {
@@ -261,7 +261,7 @@ static gboolean source_dispatch(GSource *source, GSourceFunc func, gpointer data
     (void)data;
     LhHttpServer *server = ((HttpSource *)source)->server;
     lh_http_hangups_read(server);
-    server->resumed = FALSE;
+    server->again = FALSE;
     MHD_run(server->daemon);
     return G_SOURCE_CONTINUE;
 }

@@ -71,20 +71,25 @@ static gint64 share(gint64 capacity, gint64 reserve_percent, gboolean restored)
     return restored ? reserve : capacity - reserve;
 }
 
+/* The other class may use more than its share, of an earlier reserve: the whole is a limit too. */
+static gint64 room(gint64 capacity, gint64 reserve_percent, gint64 regular, gint64 restored,
+                   gboolean for_restored)
+{
+    gint64 of_class = share(capacity, reserve_percent, for_restored) - (for_restored ? restored : regular);
+
+    return MAX(0, MIN(of_class, capacity - regular - restored));
+}
+
 gint64 lh_place_free_bytes(const LhPlaceNode *node, gint64 reserve_percent, gboolean restored)
 {
-    gint64 used = restored ? node->restored_bytes : node->used_bytes;
-
-    return MAX(0, share(node->capacity_bytes, reserve_percent, restored) - used);
+    return room(node->capacity_bytes, reserve_percent, node->used_bytes, node->restored_bytes, restored);
 }
 
 gint64 lh_place_free_items(const LhPlaceNode *node, gint64 reserve_percent, gboolean restored)
 {
-    gint64 used = restored ? node->restored_items : node->used_items;
-
     if (node->capacity_items == 0)
         return G_MAXINT64;
-    return MAX(0, share(node->capacity_items, reserve_percent, restored) - used);
+    return room(node->capacity_items, reserve_percent, node->used_items, node->restored_items, restored);
 }
 
 static gboolean listed(const char *const *list, const char *text)
@@ -194,21 +199,41 @@ LhPlaceAnswer lh_placement_place(LhPlacement *placement, const LhPlaceItem *item
     return (LhPlaceAnswer){.rule = rule, .node_id = search.best->id};
 }
 
+static LhPlaceNode *find_node(Set *set, const char *node_id)
+{
+    for (guint i = 0; set != NULL && i < set->nodes->len; i++) {
+        LhPlaceNode *node = &g_array_index(set->nodes, LhPlaceNode, i);
+        if (strcmp(node->id, node_id) == 0)
+            return node;
+    }
+    return NULL;
+}
+
 gboolean lh_placement_take_slot(LhPlacement *placement, const char *set_name, const char *node_id)
 {
     Set *set = g_hash_table_lookup(placement->sets, set_name);
+    LhPlaceNode *node = find_node(set, node_id);
 
-    for (guint i = 0; set != NULL && i < set->nodes->len; i++) {
-        LhPlaceNode *node = &g_array_index(set->nodes, LhPlaceNode, i);
-        if (strcmp(node->id, node_id) == 0) {
-            if (node->load_slots <= 0)
-                return FALSE;
-            node->load_slots--;
-            set->slots--;
-            return TRUE;
-        }
-    }
-    return FALSE;
+    if (node == NULL || node->load_slots <= 0)
+        return FALSE;
+    node->load_slots--;
+    set->slots--;
+    return TRUE;
+}
+
+gboolean lh_placement_give_up(LhPlacement *placement, const char *set_name, const char *node_id,
+                              gint64 size_bytes, gboolean restored)
+{
+    LhPlaceNode *node = find_node(g_hash_table_lookup(placement->sets, set_name), node_id);
+
+    if (node == NULL
+        || (node->used_bytes + node->restored_bytes <= node->capacity_bytes
+            && (node->capacity_items == 0
+                || node->used_items + node->restored_items <= node->capacity_items)))
+        return FALSE;
+    *(restored ? &node->restored_bytes : &node->used_bytes) -= size_bytes;
+    *(restored ? &node->restored_items : &node->used_items) -= 1;
+    return TRUE;
 }
 
 const char *lh_place_rule_id(LhPlaceRule rule)

@@ -72,6 +72,11 @@ LhPlaceAnswer lh_placement_place(LhPlacement *placement, const LhPlaceItem *item
  * id). False: there is none, or no such node. */
 gboolean lh_placement_take_slot(LhPlacement *placement, const char *set, const char *node_id);
 
+/* When more is counted on @node_id than it has room for (it came back smaller), takes an item of this size
+ * off it. False: all that is counted there fits, or no such node. */
+gboolean lh_placement_give_up(LhPlacement *placement, const char *set, const char *node_id,
+                              gint64 size_bytes, gboolean restored);
+
 /* "placed-by-strategy", "wait-slot" …: the rule ids of ops and notes. */
 const char *lh_place_rule_id(LhPlaceRule rule);
 

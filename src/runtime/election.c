@@ -18,7 +18,7 @@ static char *leader_value(const LhRuntime *runtime)
         .url = runtime->url,
         .pid = runtime->options.pid,
         .version = runtime->version,
-        .started_at = lh_wall_ms(runtime->env),
+        .started_at = runtime->started_ms,
     };
 
     return lh_object_print(LH_KIND_LEADER, &leader);
@@ -29,6 +29,15 @@ static char *leader_name(const Runner *runner)
     g_autofree char *hex = lh_lease_hex(lh_lease_id(runner->runtime->lease));
 
     return g_strconcat(runner->controller->name, "/", hex, NULL);
+}
+
+static void name_key(Runner *runner)
+{
+    g_autofree char *name = leader_name(runner);
+    g_autofree char *key = lh_key(LH_KIND_LEADER, name);
+
+    g_free(runner->leader_key);
+    runner->leader_key = g_strconcat(lh_mirror_prefix(runner->runtime->mirror), key, NULL);
 }
 
 gboolean lh_election_may_act(const Runner *runner)
@@ -72,6 +81,10 @@ static void on_campaign(const LhTxnReply *reply, const GError *error, gpointer d
     LhRuntime *runtime = runner->runtime;
 
     runner->campaign = 0;
+    if (error != NULL && g_error_matches(error, LH_ERROR, LH_ERR_LEASE_LOST)) {
+        lh_runtime_lease_is_gone(runtime);
+        return;
+    }
     if (error != NULL) {
         /* Repeating is safe: the key is created only once, and one that exists is adopted. */
         gint64 wait = lh_backoff_ms(runtime->env, runner->campaign_attempts++, RETRY_FIRST_MS,
@@ -81,7 +94,8 @@ static void on_campaign(const LhTxnReply *reply, const GError *error, gpointer d
     }
     runner->campaign_attempts = 0;
     if (reply->succeeded) {
-        runner->key_create = runner->key_mod = reply->header.revision;
+        runner->key_create = reply->header.revision;
+        runner->key_mod = MAX(runner->key_mod, runner->key_create); /* rewritten before we heard */
     } else if (reply->ops[0].range.n_kvs == 1) {
         runner->key_create = reply->ops[0].range.kvs[0].create_rev;
         runner->key_mod = reply->ops[0].range.kvs[0].mod_rev;
@@ -151,6 +165,24 @@ void lh_election_step_down(Runner *runner, const char *why)
     lh_runner_reset_round(runner);
 }
 
+void lh_election_superseded(Runner *runner, const char *why)
+{
+    runner->dead_create = runner->key_create;
+    lh_election_step_down(runner, why);
+    lh_election_update(runner);
+}
+
+void lh_election_regressed(Runner *runner)
+{
+    LhRuntime *runtime = runner->runtime;
+
+    runner->regressed = TRUE;
+    lh_election_step_down(runner, "etcd went back in time");
+    lh_etcd_cancel(runtime->etcd, &runner->campaign);
+    lh_timer_clear(runtime->env, &runner->campaign_retry);
+    runner->key_create = runner->key_mod = runner->dead_create = runner->wait_rev = 0;
+}
+
 static void key_is_gone(Runner *runner)
 {
     LhRuntime *runtime = runner->runtime;
@@ -160,8 +192,10 @@ static void key_is_gone(Runner *runner)
     lh_election_step_down(runner, "its leader key is gone");
     runner->key_create = runner->key_mod = 0;
     runner->tainted = FALSE; /* what was sent compares a create revision that never comes again */
-    if (runner->campaign == 0 && runner->campaign_retry == NULL && !runtime->stopping)
+    if (runner->campaign == 0 && runner->campaign_retry == NULL && !runtime->stopping) {
+        name_key(runner);
         campaign(runner);
+    }
 }
 
 void lh_election_update(Runner *runner)
@@ -172,7 +206,7 @@ void lh_election_update(Runner *runner)
     const LhObject *mine;
     Oldest oldest = {.controller = runner->controller->name, .len = strlen(runner->controller->name)};
 
-    if (runner->leader_key == NULL || revision == 0)
+    if (runner->leader_key == NULL || revision == 0 || lh_lease_id(runtime->lease) == 0)
         return;
     name = leader_name(runner);
     mine = lh_mirror_get(runtime->mirror, LH_KIND_LEADER, name);
@@ -183,6 +217,8 @@ void lh_election_update(Runner *runner)
         key_is_gone(runner);
         return;
     }
+    if (mine->create_rev == runner->dead_create)
+        return; /* deleted, but the mirror is not there yet */
     if (runner->leads && runner->key_create != mine->create_rev) {
         key_is_gone(runner);
         return;
@@ -217,9 +253,7 @@ void lh_election_lease_granted(LhRuntime *runtime)
         if (runner->leads && runtime->options.fault_no_leader_watch)
             continue;
         lh_election_clear(runner);
-        g_autofree char *name = leader_name(runner);
-        g_autofree char *key = lh_key(LH_KIND_LEADER, name);
-        runner->leader_key = g_strconcat(lh_mirror_prefix(runtime->mirror), key, NULL);
+        name_key(runner);
         lh_election_update(runner);
     }
 }
@@ -253,6 +287,10 @@ static void on_void(const LhTxnReply *reply, const GError *error, gpointer data)
     LhRuntime *runtime = runner->runtime;
 
     runner->void_call = 0;
+    if (error != NULL && g_error_matches(error, LH_ERROR, LH_ERR_LEASE_LOST)) {
+        lh_runtime_lease_is_gone(runtime);
+        return;
+    }
     if (error != NULL) {
         gint64 wait =
             lh_backoff_ms(runtime->env, runner->void_attempts++, RETRY_FIRST_MS, RETRY_CAP_MS);
@@ -261,11 +299,11 @@ static void on_void(const LhTxnReply *reply, const GError *error, gpointer data)
     }
     if (!reply->succeeded) {
         lh_counter_add(runtime->metrics, "fenced_writes_rejected_total", NULL, 1);
-        lh_election_step_down(runner, "superseded while an outcome was unknown");
+        lh_election_superseded(runner, "superseded while an outcome was unknown");
         return;
     }
     runner->tainted = FALSE;
-    runner->key_mod = reply->header.revision;
+    runner->key_mod = MAX(runner->key_mod, reply->header.revision);
     runner->wait_rev = MAX(runner->wait_rev, reply->header.revision);
     runner->again = TRUE;
     runner->state = LH_ROUND_CATCHING;

@@ -36,9 +36,16 @@ struct LhEventRecorder {
     guint lease_events;
     LhCallId grant;
     LhTimer *flush;
-    GArray *calls; /* LhCallId of transactions in flight */
+    GPtrArray *flights; /* Flight */
     guint64 dropped;
 };
+
+/* A transaction in flight. */
+typedef struct {
+    LhEventRecorder *recorder;
+    LhCallId call;
+    guint n;
+} Flight;
 
 static void told_free(gpointer data)
 {
@@ -58,7 +65,7 @@ LhEventRecorder *lh_recorder_new(LhRuntime *runtime)
 
     recorder->runtime = runtime;
     recorder->seen = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, told_free);
-    recorder->calls = g_array_new(FALSE, FALSE, sizeof(LhCallId));
+    recorder->flights = g_ptr_array_new_with_free_func(g_free);
     return recorder;
 }
 
@@ -68,9 +75,9 @@ void lh_recorder_free(LhEventRecorder *recorder)
 
     lh_timer_clear(runtime->env, &recorder->flush);
     lh_etcd_cancel(runtime->etcd, &recorder->grant);
-    for (guint i = 0; i < recorder->calls->len; i++)
-        lh_etcd_cancel(runtime->etcd, &g_array_index(recorder->calls, LhCallId, i));
-    g_array_unref(recorder->calls);
+    for (guint i = 0; i < recorder->flights->len; i++)
+        lh_etcd_cancel(runtime->etcd, &((Flight *)g_ptr_array_index(recorder->flights, i))->call);
+    g_ptr_array_unref(recorder->flights);
     g_hash_table_unref(recorder->seen);
     g_free(recorder);
 }
@@ -106,7 +113,7 @@ void lh_recorder_add(LhEventRecorder *recorder, Runner *runner, const LhPlanEven
         g_strjoin(" ", runner->controller->name, event->reason, event->object, NULL);
     Told *told = g_hash_table_lookup(recorder->seen, key);
 
-    if (told != NULL && told->mono_ms + AGGREGATE_MS < now) {
+    if (told != NULL && !told->pending && told->mono_ms + AGGREGATE_MS < now) {
         g_hash_table_remove(recorder->seen, key);
         told = NULL;
     }
@@ -145,30 +152,30 @@ void lh_recorder_drop(Runner *runner)
     g_ptr_array_set_size(runner->events, 0);
 }
 
-typedef struct {
-    LhEventRecorder *recorder;
-    LhCallId call;
-    guint n;
-} Flight;
+/* A lease that is gone (etcd was restored): what is told again gets another one. */
+static void forget_lease(LhEventRecorder *recorder)
+{
+    GHashTableIter iter;
+    gpointer told;
+
+    recorder->lease = 0;
+    g_hash_table_iter_init(&iter, recorder->seen);
+    while (g_hash_table_iter_next(&iter, NULL, &told))
+        ((Told *)told)->lease = 0;
+}
 
 static void on_told(const LhTxnReply *reply, const GError *error, gpointer data)
 {
     Flight *flight = data;
     LhEventRecorder *recorder = flight->recorder;
 
-    for (guint i = 0; i < recorder->calls->len; i++) {
-        if (g_array_index(recorder->calls, LhCallId, i) == flight->call) {
-            g_array_remove_index_fast(recorder->calls, i);
-            break;
-        }
-    }
     if (error != NULL || !reply->succeeded) {
         if (error != NULL && g_error_matches(error, LH_ERROR, LH_ERR_LEASE_LOST))
-            recorder->lease = 0;
+            forget_lease(recorder);
         lh_log(LH_LOG_INFO, "events were not written", "events", lh_fmt("%u", flight->n), "why",
                error != NULL ? error->message : "leads no more", "next", "they are dropped", NULL);
     }
-    g_free(flight);
+    g_ptr_array_remove_fast(recorder->flights, flight);
 }
 
 static void flush_runner(LhEventRecorder *recorder, Runner *runner)
@@ -208,7 +215,7 @@ static void flush_runner(LhEventRecorder *recorder, Runner *runner)
     flight->recorder = recorder;
     flight->n = n;
     flight->call = lh_etcd_txn(runtime->etcd, &request, on_told, flight);
-    g_array_append_val(recorder->calls, flight->call);
+    g_ptr_array_add(recorder->flights, flight);
 }
 
 static void on_granted(gint64 lease, gint64 ttl_s, const GError *error, gpointer data)
@@ -225,6 +232,25 @@ static void on_granted(gint64 lease, gint64 ttl_s, const GError *error, gpointer
     schedule_flush(recorder);
 }
 
+static gboolean has_events(const Runner *runner)
+{
+    return runner->events->len > 0 && runner->leads;
+}
+
+/* Room on a lease that lives long enough; asks for a new one otherwise. */
+static gboolean have_lease(LhEventRecorder *recorder)
+{
+    LhRuntime *runtime = recorder->runtime;
+
+    if (recorder->lease != 0 && recorder->lease_events + MAX_TXN <= LEASE_EVENTS
+        && lh_mono_ms(runtime->env) <= recorder->lease_ms + LEASE_FRESH_MS)
+        return TRUE;
+    if (recorder->grant == 0)
+        recorder->grant = runtime->etcd->v->lease_grant(runtime->etcd, LEASE_TTL_S,
+                                                        LH_ETCD_DEADLINE_MS, on_granted, recorder);
+    return FALSE;
+}
+
 static void on_flush(gpointer data)
 {
     LhEventRecorder *recorder = data;
@@ -237,18 +263,11 @@ static void on_flush(gpointer data)
                lh_fmt("%" G_GUINT64_FORMAT, recorder->dropped), NULL);
         recorder->dropped = 0;
     }
-    if (recorder->lease == 0 || recorder->lease_events >= LEASE_EVENTS
-        || lh_mono_ms(runtime->env) > recorder->lease_ms + LEASE_FRESH_MS) {
-        if (recorder->grant == 0)
-            recorder->grant = runtime->etcd->v->lease_grant(runtime->etcd, LEASE_TTL_S,
-                                                            LH_ETCD_DEADLINE_MS, on_granted, recorder);
-        return;
-    }
     for (guint i = 0; i < runtime->n_runners; i++) {
         Runner *runner = &runtime->runners[i];
-        if (runner->events->len > 0 && lh_election_may_act(runner))
+        if (has_events(runner) && lh_election_may_act(runner) && have_lease(recorder))
             flush_runner(recorder, runner);
-        left = left || (runner->events->len > 0 && runner->leads);
+        left = left || has_events(runner);
     }
     if (left)
         schedule_flush(recorder);

@@ -130,7 +130,36 @@ static void need_of(LhExecution *execution, const LhGroup *group, Need *need)
     }
 }
 
-/* How many of the group's compares are new to @txn; -1 when one contradicts it or a key is written twice. */
+static const LhCompare *present_compare(const Txn *txn, const LhCompare *compare)
+{
+    guint at = GPOINTER_TO_UINT(g_hash_table_lookup(txn->expected, compare->key));
+
+    return at == 0 ? NULL : &g_array_index(txn->compares, LhCompare, at - 1);
+}
+
+static gboolean same_compare(const LhCompare *a, const LhCompare *b)
+{
+    return a->number == b->number && (a->range_end != NULL) == (b->range_end != NULL);
+}
+
+/* Whether @txn writes what @compare speaks of. */
+static gboolean is_written(const Txn *txn, const LhCompare *compare)
+{
+    GHashTableIter iter;
+    gpointer key;
+
+    if (compare->range_end == NULL)
+        return g_hash_table_contains(txn->written, compare->key);
+    g_hash_table_iter_init(&iter, txn->written);
+    while (g_hash_table_iter_next(&iter, &key, NULL))
+        if (g_str_has_prefix(key, compare->key))
+            return TRUE;
+    return FALSE;
+}
+
+/* How many of the group's compares are new to @txn; -1 when it must go into another one: a compare
+ * contradicts one that is there, a key would be written twice, or it relies on what @txn writes. etcd
+ * compares before it writes, so within one transaction such a reliance would not hold. */
 static int fits(const Txn *txn, const Need *need)
 {
     int fresh = 0;
@@ -140,14 +169,10 @@ static int fits(const Txn *txn, const Need *need)
             return -1;
     for (guint i = 0; i < need->compares->len; i++) {
         const LhCompare *compare = &g_array_index(need->compares, LhCompare, i);
-        guint at = GPOINTER_TO_UINT(g_hash_table_lookup(txn->expected, compare->key));
-        if (at == 0) {
-            fresh++;
-            continue;
-        }
-        const LhCompare *there = &g_array_index(txn->compares, LhCompare, at - 1);
-        if (there->number != compare->number || (there->range_end != NULL) != (compare->range_end != NULL))
+        const LhCompare *there = present_compare(txn, compare);
+        if (is_written(txn, compare) || (there != NULL && !same_compare(there, compare)))
             return -1;
+        fresh += there == NULL;
     }
     return fresh;
 }
@@ -156,7 +181,8 @@ static void add_group(Txn *txn, guint group, const Need *need)
 {
     for (guint i = 0; i < need->compares->len; i++) {
         const LhCompare *compare = &g_array_index(need->compares, LhCompare, i);
-        if (g_hash_table_contains(txn->expected, compare->key))
+        const LhCompare *there = present_compare(txn, compare);
+        if (there != NULL && same_compare(there, compare))
             continue;
         g_array_append_vals(txn->compares, compare, 1);
         g_hash_table_insert(txn->expected, (gpointer)compare->key, GUINT_TO_POINTER(txn->compares->len));
@@ -223,6 +249,7 @@ static void finish(gpointer data)
 
     execution->done_timer = NULL;
     execution->result.error = NULL;
+    result.unsent = execution->next < execution->txns->len;
     runner->execution = NULL;
     if (execution->plan->wake_ms != 0
         && (runner->wake_wall_ms == 0 || execution->plan->wake_ms < runner->wake_wall_ms))
@@ -278,10 +305,13 @@ static void take_error(LhExecution *execution, const GError *error)
         result->unknown++;
         return;
     }
-    /* etcd's NOSPACE and overload may strike after the proposal: treat as unknown, it costs one write. */
+    /* etcd's NOSPACE may strike after the proposal: treat it as unknown, it costs one write. */
     if (g_error_matches(error, LH_ERROR, LH_ERR_NO_SPACE))
         result->unknown++;
     result->failed++;
+    /* Of several, one that asks to wait says more about the next round. */
+    if (result->error != NULL && lh_gerror_class(error) == LH_CLASS_TERMINAL)
+        return;
     g_clear_error(&result->error);
     result->error = g_error_copy(error);
 }
@@ -302,7 +332,7 @@ static void on_txn(const LhTxnReply *reply, const GError *error, gpointer data)
         outcome = lh_error_name((LhErrorCode)error->code);
     } else if (reply->succeeded) {
         execution->result.committed++;
-        execution->result.max_rev = MAX(execution->result.max_rev, reply->header.revision);
+        execution->runner->wait_rev = MAX(execution->runner->wait_rev, reply->header.revision);
         for (guint i = 0; i < txn->groups->len; i++)
             report_group(execution, g_array_index(txn->groups, guint, i), reply->header.revision);
     } else if (lh_election_still_ours(execution->runner, &reply->ops[0].range)) {
@@ -342,13 +372,21 @@ static void send_txn(Txn *txn)
     g_clear_pointer(&txn->written, g_hash_table_unref);
 }
 
-/* Sends as many as may be in flight, or ends the round. After the first fence or unknown outcome nothing
- * more is sent; what has been sent is awaited. */
+/* After the first fence, unknown outcome or error that asks to wait. */
+static gboolean must_stop(const LhExecution *execution)
+{
+    const LhRoundResult *result = &execution->result;
+
+    return result->fenced || result->unknown > 0 || !lh_election_may_act(execution->runner)
+           || (result->error != NULL && lh_gerror_class(result->error) != LH_CLASS_TERMINAL);
+}
+
+/* Sends as many as may be in flight, or ends the round. When it must stop nothing more is sent; what has
+ * been sent is awaited. */
 static void send_more(LhExecution *execution)
 {
     Runner *runner = execution->runner;
-    const LhRoundResult *result = &execution->result;
-    gboolean stop = result->fenced || result->unknown > 0 || !lh_election_may_act(runner);
+    gboolean stop = must_stop(execution);
 
     while (!stop && execution->next < execution->txns->len
            && execution->in_flight < runner->runtime->options.max_in_flight)

@@ -32,6 +32,7 @@ struct Runner {
     /* election.c */
     char *leader_key;          /* whole key under the present lease; NULL without one */
     gint64 key_create, key_mod; /* of our leader key as far as we know; 0: none */
+    gint64 dead_create;         /* etcd said that the key of this create revision is gone */
     LhCallId campaign;
     LhTimer *campaign_retry;
     guint campaign_attempts;
@@ -47,8 +48,9 @@ struct Runner {
     char *triggers[LH_TRIGGERS_KEPT];
     gint64 wake_wall_ms;
     LhTimer *timer; /* debounce, wake, backoff, catching: one at a time */
-    gint64 wait_rev;
-    gboolean again; /* plan again at once when caught up */
+    gint64 wait_rev; /* never plans before the mirror is there: own writes */
+    gint64 hope_rev; /* where it should be for a plan that conflicts no more; waited for a while */
+    gboolean again;  /* plan again at once when caught up */
     guint attempts; /* failed rounds in a row */
     guint pack;     /* groups for each transaction at most */
     LhExecution *execution;
@@ -75,6 +77,7 @@ struct LhRuntime {
     const LhController *const *controllers;
     LhRuntimeOptions options;
     char *instance, *host, *url, *version;
+    gint64 started_ms; /* wall */
 
     LhLease *lease;
     GArray *indexes; /* LhIndexSlot */
@@ -98,14 +101,16 @@ void lh_runner_dirty(Runner *runner, const LhObject *cause);
 void lh_runner_schedule(Runner *runner);
 /* All transactions of the round have ended. */
 typedef struct {
-    gint64 max_rev;      /* of those that committed */
     gint64 conflict_rev; /* of those refused by a compare */
     guint committed, conflicts, unknown, failed;
     gboolean fenced;
-    GError *error; /* the last of a class that is not conflict */
+    gboolean unsent; /* not all was sent: the lease's deadline was near */
+    GError *error;   /* the last one that failed; terminal only when all were */
 } LhRoundResult;
 void lh_runner_executed(Runner *runner, const LhRoundResult *result);
 void lh_runner_reset_round(Runner *runner);
+/* etcd says that the lease does not exist, whatever its keepalives answer. */
+void lh_runtime_lease_is_gone(LhRuntime *runtime);
 void lh_runtime_maybe_stopped(LhRuntime *runtime);
 
 /* election.c */
@@ -113,7 +118,12 @@ void lh_election_lease_granted(LhRuntime *runtime);
 void lh_election_lease_lost(LhRuntime *runtime);
 void lh_election_update(Runner *runner);
 void lh_election_step_down(Runner *runner, const char *why);
+/* Steps down because etcd refused a write under our leader key: the key is gone, whatever the mirror
+ * still shows. */
+void lh_election_superseded(Runner *runner, const char *why);
 void lh_election_clear(Runner *runner);
+/* etcd went back in time: what is known of the leader key is of another history. */
+void lh_election_regressed(Runner *runner);
 /* May act: leads, and before the local deadline. */
 gboolean lh_election_may_act(const Runner *runner);
 /* The two fence compares of @runner into @out[2]. */

@@ -7,13 +7,19 @@
 #include "base/json.h"
 #include "base/units.h"
 
+#define MAX_LINE (8 * LH_JSON_MAX_BYTES) /* a value may be escaped, six bytes for one */
+
+static void append_member(GString *out, const char *name, const char *value)
+{
+    lh_json_append_key(out, name);
+    lh_json_append_string(out, value);
+}
+
 static void dump_object(GString *out, const LhObject *object)
 {
     g_autofree char *key = lh_key((LhKind)object->kind, object->name);
     gsize len = 0;
     const char *raw = lh_object_raw(object, &len);
-    g_autofree char *text =
-        raw != NULL ? g_strndup(raw, len) : lh_object_print((LhKind)object->kind, object);
 
     g_string_append_c(out, '{');
     lh_json_append_key(out, "key");
@@ -25,8 +31,18 @@ static void dump_object(GString *out, const LhObject *object)
     lh_json_append_key(out, "lease");
     /* A lease id has 63 bits, more than a JSON number holds. */
     g_string_append_printf(out, "\"%016" G_GINT64_MODIFIER "x\"", (guint64)object->lease);
-    lh_json_append_key(out, "value");
-    lh_json_append_string(out, text);
+    if (raw == NULL) {
+        g_autofree char *printed = lh_object_print((LhKind)object->kind, object);
+        append_member(out, "value", printed);
+    } else if (g_utf8_validate_len(raw, len, NULL)) {
+        /* What was kept of a longer value must not parse where the whole did not. */
+        gboolean cut = !lh_object_known(object) && len == LH_JSON_MAX_BYTES;
+        g_autofree char *text = g_strdup_printf("%.*s%s", (int)len, raw, cut ? " " : "");
+        append_member(out, "value", text);
+    } else {
+        g_autofree char *base64 = g_base64_encode((const guchar *)raw, len);
+        append_member(out, "base64", base64);
+    }
     g_string_append(out, "}\n");
 }
 
@@ -59,6 +75,10 @@ static gboolean load_header(const cJSON *line, LhRecord *out, char **prefix, GEr
                             "line 1: not a recorded plan input (\"input\":\"leasehold/v1\")");
         return FALSE;
     }
+    if (!g_str_has_suffix(lh_json_get_string(line, "prefix", "/leasehold/"), "/")) {
+        g_set_error_literal(error, LH_ERROR, LH_ERR_INVALID, "line 1: prefix: must end with /");
+        return FALSE;
+    }
     *prefix = g_strdup(lh_json_get_string(line, "prefix", "/leasehold/"));
     out->revision = lh_json_get_int(line, "revision", 0);
     out->now_ms = lh_json_get_int(line, "now", 0);
@@ -69,13 +89,18 @@ static gboolean load_line(LhMirror *mirror, const cJSON *line, guint number, GEr
 {
     const char *key = lh_json_get_string(line, "key", NULL);
     const char *value = lh_json_get_string(line, "value", NULL);
+    const char *base64 = lh_json_get_string(line, "base64", NULL);
     const char *lease = lh_json_get_string(line, "lease", "0");
+    g_autofree guchar *bytes = NULL;
+    gsize len = value == NULL ? 0 : strlen(value);
 
-    if (key == NULL || value == NULL) {
+    if (key == NULL || (value == NULL && base64 == NULL)) {
         g_set_error(error, LH_ERROR, LH_ERR_INVALID, "line %u: key and value must be strings", number);
         return FALSE;
     }
-    lh_mirror_load(mirror, key, value, strlen(value), lh_json_get_int(line, "create", 0),
+    if (value == NULL)
+        value = (const char *)(bytes = g_base64_decode(base64, &len));
+    lh_mirror_load(mirror, key, value, len, lh_json_get_int(line, "create", 0),
                    lh_json_get_int(line, "mod", 0), (gint64)g_ascii_strtoull(lease, NULL, 16));
     return TRUE;
 }
@@ -91,7 +116,7 @@ gboolean lh_record_load(const char *text, gsize len, void (*listen)(LhMirror *mi
         const char *newline = memchr(start, '\n', (gsize)(end - start));
         gsize size = (gsize)((newline == NULL ? end : newline) - start);
         g_autoptr(GError) why = NULL;
-        g_autoptr(cJSON) line = lh_json_parse(start, size, 4 * LH_JSON_MAX_BYTES, &why);
+        g_autoptr(cJSON) line = lh_json_parse(start, size, MAX_LINE, &why);
         g_autofree char *prefix = NULL;
         gboolean good;
         if (line == NULL) {
@@ -121,12 +146,6 @@ gboolean lh_record_load(const char *text, gsize len, void (*listen)(LhMirror *mi
 }
 
 /* ---- plans as JSON ---- */
-
-static void append_member(GString *out, const char *name, const char *value)
-{
-    lh_json_append_key(out, name);
-    lh_json_append_string(out, value);
-}
 
 static void append_op(GString *out, const LhOp *op)
 {

@@ -3,7 +3,8 @@
  * made again offline, byte for byte. And plans as JSON, for the API, the CLI and golden tests.
  *
  * First line {"input":"leasehold/v1","prefix":…,"revision":…,"now":…}, then one line for each key, sorted:
- * {"key":…,"create":…,"mod":…,"lease":…,"value":…}; value is the text of the key's value.
+ * {"key":…,"create":…,"mod":…,"lease":…,"value":…}; value is the text of the key's value. One that is not
+ * text (invalid UTF-8, a NUL) has "base64" instead, so that what is unknown stays unknown.
  */
 #pragma once
 

@@ -18,6 +18,8 @@
 #define BACKOFF_FIRST_MS 100
 #define BACKOFF_CAP_MS 10000
 #define CONFLICT_WAIT_MS 100 /* for the mirror, when the revision in the way is outside the prefix */
+#define CONFLICTS_AT_ONCE 6  /* rounds in a row that only met conflicts, before backing off */
+#define CONFLICT_CAP_MS 1000
 #define STOP_MS 5000
 #define LONGEST_DEBOUNCE 2 /* times debounce, for a stream of changes that does not pause */
 
@@ -108,6 +110,14 @@ static void round_succeeded(Runner *runner, const char *result)
                  (double)lh_wall_ms(runtime->env) / 1000);
 }
 
+static void on_timer(gpointer data);
+
+static void set_timer(Runner *runner, gint64 mono_ms)
+{
+    lh_timer_clear(runner->runtime->env, &runner->timer);
+    runner->timer = lh_timer_at(runner->runtime->env, mono_ms, on_timer, runner);
+}
+
 static void run_round(Runner *runner)
 {
     LhRuntime *runtime = runner->runtime;
@@ -118,7 +128,8 @@ static void run_round(Runner *runner)
 
     runner->controller->plan(runner->index, &context, plan);
     runner->planned_ms = before;
-    runner->round_event_ms = runner->event_ms;
+    if (runner->round_event_ms == 0)
+        runner->round_event_ms = runner->event_ms;
     runner->wake_wall_ms = plan->wake_ms;
     runner->again = plan->more;
     lh_histogram_observe(runtime->metrics, "reconcile_duration_seconds", runner->labels,
@@ -126,8 +137,10 @@ static void run_round(Runner *runner)
     clear_triggers(runner);
     if (lh_plan_groups(plan) == 0) {
         lh_plan_free(plan);
+        runner->round_event_ms = 0;
         round_succeeded(runner, "nothing");
-        lh_runner_schedule(runner);
+        /* In a turn of its own, also when it says that there is more: the lease needs the loop. */
+        set_timer(runner, before);
         return;
     }
     lh_log(LH_LOG_INFO, "plan", "controller", runner->controller->name, "groups",
@@ -163,19 +176,14 @@ static void on_timer(gpointer data)
     lh_runner_schedule(runner);
 }
 
-static void set_timer(Runner *runner, gint64 mono_ms)
-{
-    lh_timer_clear(runner->runtime->env, &runner->timer);
-    runner->timer = lh_timer_at(runner->runtime->env, mono_ms, on_timer, runner);
-}
-
 /* An idle runner: plans if it is time to, else sets the timer for when it will be. */
 static void schedule_idle(Runner *runner)
 {
     LhRuntime *runtime = runner->runtime;
     gint64 now = lh_mono_ms(runtime->env), wall = lh_wall_ms(runtime->env), due = 0;
 
-    if (!lh_election_may_act(runner) || paused(runner))
+    if (!lh_election_may_act(runner) || paused(runner)
+        || lh_mirror_revision(runtime->mirror) < runner->wait_rev)
         return;
     if (runner->wake_wall_ms != 0 && runner->wake_wall_ms <= wall) {
         runner->wake_wall_ms = 0;
@@ -201,7 +209,7 @@ static void schedule_idle(Runner *runner)
 void lh_runner_schedule(Runner *runner)
 {
     if (runner->state == LH_ROUND_CATCHING
-        && lh_mirror_revision(runner->runtime->mirror) >= runner->wait_rev) {
+        && lh_mirror_revision(runner->runtime->mirror) >= MAX(runner->wait_rev, runner->hope_rev)) {
         lh_timer_clear(runner->runtime->env, &runner->timer);
         enter(runner, LH_ROUND_IDLE);
     }
@@ -209,13 +217,20 @@ void lh_runner_schedule(Runner *runner)
         schedule_idle(runner);
 }
 
-static void catch_up(Runner *runner, gint64 revision, gboolean bounded)
+/* Waits for the mirror: for the own writes always, for @hope_rev (0: nothing) not for long. */
+static void catch_up(Runner *runner, gint64 hope_rev)
 {
     enter(runner, LH_ROUND_CATCHING);
-    runner->wait_rev = revision;
-    if (bounded)
+    runner->hope_rev = hope_rev;
+    if (hope_rev != 0)
         set_timer(runner, lh_mono_ms(runner->runtime->env) + CONFLICT_WAIT_MS);
     lh_runner_schedule(runner);
+}
+
+/* Fewer groups share the fate of the next one that is refused. */
+static void pack_smaller(Runner *runner)
+{
+    runner->pack = MAX(1, MIN(runner->pack, 64) / 2);
 }
 
 static void back_off(Runner *runner, const GError *error)
@@ -223,9 +238,32 @@ static void back_off(Runner *runner, const GError *error)
     LhRuntime *runtime = runner->runtime;
     gint64 wait = lh_backoff_ms(runtime->env, runner->attempts++, BACKOFF_FIRST_MS, BACKOFF_CAP_MS);
 
+    if (lh_gerror_class(error) == LH_CLASS_TERMINAL)
+        pack_smaller(runner);
     count_round(runner, lh_error_name((LhErrorCode)error->code));
     lh_log(LH_LOG_WARNING, "round failed", "controller", runner->controller->name, "why", error->message,
            "next", "plan again", "in_ms", lh_fmt("%" G_GINT64_FORMAT, wait), NULL);
+    enter(runner, LH_ROUND_BACKOFF);
+    set_timer(runner, lh_mono_ms(runtime->env) + wait);
+}
+
+/* What conflicts with a mirror that is up to date would conflict for ever: not at once every time. */
+static void meet_conflict(Runner *runner, const LhRoundResult *result)
+{
+    LhRuntime *runtime = runner->runtime;
+    gint64 wait;
+
+    pack_smaller(runner);
+    count_round(runner, "conflict");
+    runner->again = TRUE;
+    if (result->committed == 0)
+        runner->attempts++;
+    if (runner->attempts <= CONFLICTS_AT_ONCE) {
+        catch_up(runner, result->conflict_rev);
+        return;
+    }
+    wait = lh_backoff_ms(runtime->env, runner->attempts - CONFLICTS_AT_ONCE, BACKOFF_FIRST_MS,
+                         CONFLICT_CAP_MS);
     enter(runner, LH_ROUND_BACKOFF);
     set_timer(runner, lh_mono_ms(runtime->env) + wait);
 }
@@ -244,8 +282,10 @@ void lh_runner_executed(Runner *runner, const LhRoundResult *result)
 {
     LhRuntime *runtime = runner->runtime;
 
-    if (result->committed > 0)
+    if (result->committed > 0) {
         observe_latency(runner);
+        runner->attempts = 0;
+    }
     if (runtime->stopping) {
         enter(runner, LH_ROUND_IDLE);
         lh_runtime_maybe_stopped(runtime);
@@ -254,11 +294,10 @@ void lh_runner_executed(Runner *runner, const LhRoundResult *result)
     if (result->fenced) {
         count_round(runner, "fenced");
         enter(runner, LH_ROUND_IDLE);
-        lh_election_step_down(runner, "etcd refused a write: superseded");
-        lh_election_update(runner);
+        lh_election_superseded(runner, "etcd refused a write: superseded");
         return;
     }
-    runner->wait_rev = result->max_rev;
+    runner->again = runner->again || result->unsent;
     if (result->unknown > 0) {
         count_round(runner, "unknown_outcome");
         lh_election_void(runner);
@@ -269,16 +308,12 @@ void lh_runner_executed(Runner *runner, const LhRoundResult *result)
         return;
     }
     if (result->conflicts > 0) {
-        /* Fewer groups share the fate of the next conflict. */
-        runner->pack = MAX(1, MIN(runner->pack, 64) / 2);
-        count_round(runner, "conflict");
-        runner->again = TRUE;
-        catch_up(runner, MAX(result->max_rev, result->conflict_rev), TRUE);
+        meet_conflict(runner, result);
         return;
     }
     runner->pack = G_MAXUINT;
     round_succeeded(runner, "ok");
-    catch_up(runner, result->max_rev, FALSE);
+    catch_up(runner, 0);
 }
 
 void lh_runner_reset_round(Runner *runner)
@@ -289,7 +324,7 @@ void lh_runner_reset_round(Runner *runner)
     lh_etcd_cancel(runner->runtime->etcd, &runner->void_call);
     lh_timer_clear(runner->runtime->env, &runner->timer);
     runner->state = LH_ROUND_IDLE;
-    runner->wait_rev = runner->wake_wall_ms = 0;
+    runner->hope_rev = runner->wake_wall_ms = 0; /* wait_rev stays: it is about writes, not rounds */
     runner->again = FALSE;
     runner->attempts = 0;
     runner->pack = G_MAXUINT;
@@ -344,7 +379,7 @@ static void on_regressed(gint64 from_revision, gint64 to_revision, gpointer data
     (void)from_revision;
     (void)to_revision;
     for (guint i = 0; i < runtime->n_runners; i++)
-        runtime->runners[i].regressed = TRUE;
+        lh_election_regressed(&runtime->runners[i]);
 }
 
 static const LhMirrorFuncs mirror_funcs = {
@@ -404,6 +439,17 @@ static const LhLeaseFuncs lease_funcs = {
     .lost = on_lost,
 };
 
+void lh_runtime_lease_is_gone(LhRuntime *runtime)
+{
+    if (runtime->stopping)
+        return;
+    lh_log(LH_LOG_WARNING, "lease lost", "why", "etcd refused it for the leader key", "next",
+           "ask for a new one and campaign again", NULL);
+    lh_election_lease_lost(runtime);
+    lh_lease_free(runtime->lease);
+    lh_runtime_start(runtime);
+}
+
 /* ---- life ---- */
 
 static gpointer index_of(LhRuntime *runtime, const LhIndexType *type)
@@ -435,6 +481,7 @@ LhRuntime *lh_runtime_new(LhEnv *env, LhEtcd *etcd, LhMirror *mirror, LhMetrics 
     runtime->host = g_strdup(options->host);
     runtime->url = g_strdup(options->url);
     runtime->version = g_strdup(options->version);
+    runtime->started_ms = lh_wall_ms(env);
     if (runtime->options.max_groups == 0)
         runtime->options.max_groups = 20000;
     if (runtime->options.max_in_flight == 0)
@@ -508,6 +555,8 @@ static void on_revoked(gpointer data)
         done(runtime->stop_data);
 }
 
+static void on_stop_timer(gpointer data);
+
 void lh_runtime_maybe_stopped(LhRuntime *runtime)
 {
     if (!runtime->stopping || runtime->revoking)
@@ -518,7 +567,12 @@ void lh_runtime_maybe_stopped(LhRuntime *runtime)
     runtime->revoking = TRUE;
     for (guint i = 0; i < runtime->n_runners; i++)
         lh_election_step_down(&runtime->runners[i], "stopping");
-    lh_lease_revoke(runtime->lease, on_revoked, runtime);
+    if (runtime->lease != NULL) {
+        lh_lease_revoke(runtime->lease, on_revoked, runtime);
+        return;
+    }
+    lh_timer_clear(runtime->env, &runtime->stop_timer);
+    runtime->stop_timer = lh_timer_in(runtime->env, 0, on_stop_timer, runtime);
 }
 
 static void on_stop_timer(gpointer data)

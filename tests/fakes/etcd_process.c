@@ -325,9 +325,20 @@ void etcd_process_stop(EtcdProcess *etcd)
     etcd_process_kill(etcd);
 }
 
+/* The signal alone is not enough: until all its threads have stopped, it may still answer. */
 void etcd_process_freeze(EtcdProcess *etcd)
 {
+    int status = 0;
     signal_it(etcd, SIGSTOP);
+    while (etcd->pid != 0 && !WIFSTOPPED(status)) {
+        pid_t pid = waitpid(etcd->pid, &status, WUNTRACED);
+        if (pid < 0 && errno == EINTR) {
+            continue;
+        }
+        if (pid != etcd->pid || WIFEXITED(status) || WIFSIGNALED(status)) {
+            etcd->pid = 0;
+        }
+    }
 }
 
 void etcd_process_thaw(EtcdProcess *etcd)

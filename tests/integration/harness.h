@@ -32,6 +32,7 @@ typedef struct Proc Proc;
 
 struct World {
     EtcdProcess *etcd;
+    const char *endpoint; /* what managers are told instead of etcd's own (a proxy); NULL */
     LhEnv *env;
     LhEtcd *client;
     LhMirror *mirror;
@@ -99,6 +100,8 @@ void world_wait_live(World *world, const char *snapshots, guint n);
 const LhCondition *world_condition(World *world, const char *status, const char *type);
 /* The newest event of this reason (and object, or NULL); NULL: none. */
 const LhEvent *world_event(World *world, const char *reason, const char *object);
+/* The same, waited for. */
+const LhEvent *world_wait_event(World *world, const char *reason, const char *object);
 /* Replica names of the snapshot that are assigned to a node or (assigned FALSE) to none. */
 GPtrArray *world_replicas(World *world, gboolean assigned);
 
@@ -129,6 +132,9 @@ struct Proc {
 Proc *proc_start(World *world, const char *name, const char *const *argv);
 /* @extra: more arguments, NULL-ended or NULL. Returns when it serves. */
 Proc *manager_start(World *world, const char *name, const char *const *extra);
+/* @program: "leasehold", or "leasehold-faults", which has the settings that switch guards off. */
+Proc *manager_start_program(World *world, const char *program, const char *name,
+                            const char *const *extra);
 /* ... and /readyz says 200 */
 Proc *manager_ready(World *world, const char *name);
 typedef struct {

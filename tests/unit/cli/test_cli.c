@@ -487,7 +487,8 @@ static void test_problems_as_json(void **state)
     assert_string_equal(world->err, "leasehold: services/a: spec.owner: too long\n");
     assert_run(2, "get", "service", "a", "-o", "json");
     assert_string_equal(world->err, "{\"type\":\"about:blank\",\"status\":400,\"detail\":"
-                                    "\"too long\",\"field\":\"spec.owner\"}\n");
+                                    "\"too long\",\"field\":\"spec.owner\","
+                                    "\"instance\":\"/v1/services/a\"}\n");
     assert_run(2, "get", "widgets", "-ojson");
     assert_true(g_str_has_prefix(world->err,
                                  "{\"type\":\"about:blank\",\"title\":\"Invalid input\","

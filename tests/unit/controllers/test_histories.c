@@ -364,6 +364,17 @@ static void random_step(History *h)
 
 /* ---- what must hold ---- */
 
+static void fail_at_difference(const History *h, const char *controller, const char *left,
+                               const char *right)
+{
+    g_auto(GStrv) a = g_strsplit(left, "\n", -1), b = g_strsplit(right, "\n", -1);
+    guint i = 0;
+
+    while (a[i] != NULL && g_strcmp0(a[i], b[i]) == 0)
+        i++;
+    fail_msg("seed %u step %u: %s plans \"%s\", rebuilt \"%s\"", h->seed, h->step, controller, a[i], b[i]);
+}
+
 static void check_rebuilt(History *h)
 {
     gpointer other = rebuilt_index(h->world, h->rand);
@@ -373,8 +384,7 @@ static void check_rebuilt(History *h)
         g_autoptr(LhPlan) b = plan_on(h->world, other, (*c)->name);
         g_autofree char *left = plan_text(a), *right = plan_text(b);
         if (strcmp(left, right) != 0)
-            fail_msg("seed %u step %u: %s plans\n%s\nrebuilt:\n%s", h->seed, h->step, (*c)->name, left,
-                     right);
+            fail_at_difference(h, (*c)->name, left, right);
     }
     lh_fleet_index.free(other);
 }
@@ -435,7 +445,8 @@ static void check_snapshot(const History *h, const LhSnapshot *snapshot, const L
             const LhItem *item =
                 node == NULL ? NULL : lookf(h->world, "actual/items/cache/%s/%s", node, replica);
             if (item == NULL || item->state != LH_ITEM_LIVE)
-                fail_msg("seed %u: %s is not live on %s", h->seed, replica, node);
+                fail_msg("seed %u: %s is not live on %s: %s", h->seed, replica, node,
+                         item == NULL ? "no item" : lh_item_state_name(item->state));
         }
     }
 }
@@ -465,7 +476,7 @@ static void check_converges(History *h)
     gint64 wake;
 
     mend(h);
-    for (int round = 0; round < 60; round++) {
+    for (int round = 0; round < 120; round++) {
         settle(h->world);
         confirm(h);
         h->world->now_ms += SECOND;

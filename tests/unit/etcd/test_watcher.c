@@ -18,9 +18,10 @@
  *   Atomicity          the same, and the_headers_revision_is_no_progress
  *   Compaction         compaction_is_lost; relist and synthesised deletions are the mirror's
  *   Prefixes           test_etcd: prefix_ends
- *   Slow consumer      transport_grpc.c reads on while the loop is busy, 32 MiB for each stream: bench
+ *   Slow consumer      transport_grpc.c reads on while the loop is busy, 32 MiB for each stream; no test
+ *                      (needs a blocked loop and more than that of events)
  *   Lists              test_list, C: test_lists
- *   Reads              test_list: linearizable; another_cluster_is_lost, revision_that_went_back,
+ *   Reads              test_list: every request is linearizable; another_cluster_is_lost, revision_that_went_back,
  *                      a_member_that_lags
  *   Limits             test_etcd: transactions_that_etcd_would_refuse
  *   Retries            test_rpc_status: a write's failure is UNKNOWN_OUTCOME unless etcd refused it;
@@ -502,7 +503,8 @@ static void play(Fixture *f, const History *history)
     while (at < total && sim_world_below(f->world, 8) != 0) {
         LhEtcdEvent events[8];
         char names[8][24];
-        gsize n = MIN(1 + sim_world_below(f->world, 8), total - at);
+        gsize n = 1 + sim_world_below(f->world, 8);
+        n = MIN(n, total - at);
         for (gsize i = 0; i < n; i++) {
             g_snprintf(names[i], sizeof names[i], "k%zu", at + i);
             events[i] = (LhEtcdEvent){.kv = {.key = names[i],

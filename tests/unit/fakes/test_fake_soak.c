@@ -334,6 +334,10 @@ static void one_fault(World *world)
 static void on_chaos(gpointer data)
 {
     World *world = data;
+    if (sim_world_below(world->sim, 2) == 0) { /* else the server would be away most of the time */
+        fake_etcd_start(world->server);
+        fake_etcd_thaw(world->server);
+    }
     one_fault(world);
     world->chaos = lh_timer_in(world->server_env, 1 + (gint64)sim_world_below(world->sim, 2000),
                                on_chaos, world);
@@ -485,9 +489,13 @@ static void soak_keeps_the_rules(void **state)
         fragments += stats.fragments;
         late += stats.late_commits;
     }
-    /* A run that did too little work to prove anything fails. */
-    assert_true(txns > 1000 * (last - first + 1));
-    assert_true(fragments > 0 && late > 0);
+    /* A run that did too little work to prove anything fails; one seed alone is only a replay. */
+    if (one == NULL) {
+        assert_true(txns > 1000 * (last - first + 1));
+        assert_true(fragments > last - first);
+        assert_true(late > last - first);
+    }
+    print_message("# %" G_GUINT64_FORMAT " txns, %" G_GUINT64_FORMAT " late\n", txns, late);
 }
 
 static void soak_is_a_function_of_its_seed(void **state)

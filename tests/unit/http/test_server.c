@@ -281,7 +281,7 @@ static void client_read(Client *client)
     client->source = g_unix_fd_add(client->fd, G_IO_IN | G_IO_HUP, on_readable, client);
 }
 
-static Client *client_new(Fixture *f)
+static Client *client_from(Fixture *f, const char *from)
 {
     assert_true(f->n_clients < MAX_CLIENTS);
     Client *client = &f->clients[f->n_clients++];
@@ -290,10 +290,17 @@ static Client *client_new(Fixture *f)
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     client->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     client->in = g_string_new(NULL);
+    struct sockaddr_in source = {.sin_family = AF_INET, .sin_addr.s_addr = inet_addr(from)};
+    assert_int_equal(bind(client->fd, (struct sockaddr *)&source, sizeof source), 0);
     assert_int_equal(connect(client->fd, (struct sockaddr *)&address, sizeof address), 0);
     fcntl(client->fd, F_SETFL, O_NONBLOCK);
     client_read(client);
     return client;
+}
+
+static Client *client_new(Fixture *f)
+{
+    return client_from(f, "127.0.0.1");
 }
 
 static void client_close(Client *client)
@@ -841,6 +848,20 @@ static void test_connection_limits(void **state)
     client_close(clients[1]);
     settle();
     assert_ask(f, "GET /hello HTTP/1.1", NULL, 200, NULL);
+
+    /* Six in all: the next one, from whatever address, waits until there is room. */
+    Client *others[5];
+    for (guint i = 0; i < 5; i++) {
+        others[i] = client_from(f, i < 3 ? "127.0.0.2" : "127.0.0.3");
+        client_ask(f, others[i], "GET /hello HTTP/1.1", NULL);
+        settle();
+    }
+    wait_for(reply_complete(others[3]));
+    settle();
+    assert_int_equal(others[4]->in->len, 0);
+    assert_false(others[4]->eof);
+    client_close(others[0]);
+    wait_for(reply_complete(others[4]));
 }
 
 /* ---- late replies, and clients that do not wait for them ---- */

@@ -1,0 +1,405 @@
+/*
+ * Starting, asking and ending the processes of a world. Signals go to pids of our own children, or
+ * to processes that carry the world's mark.
+ */
+#include "harness_internal.h"
+
+#include <glib/gstdio.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TAIL_LINES 6
+#define TAIL_WIDTH 220
+
+static void die_with_parent(gpointer parent)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != (pid_t)GPOINTER_TO_INT(parent)) {
+        _exit(127);
+    }
+}
+
+static char *binary(const char *program)
+{
+    const char *root = g_getenv("LEASEHOLD_BUILD_ROOT");
+    if (strcmp(program, "leasehold-faults") == 0) {
+        return g_build_filename(root != NULL ? root : "build", "tests", "integration", program, NULL);
+    }
+    if (strcmp(program, "leasehold") != 0) {
+        return g_strdup(program);
+    }
+    return g_build_filename(root != NULL ? root : "build", "leasehold", NULL);
+}
+
+static void on_ended(GObject *source, GAsyncResult *result, gpointer data)
+{
+    Proc *proc = data;
+    g_subprocess_wait_finish(G_SUBPROCESS(source), result, NULL);
+    proc->status = g_subprocess_get_status(proc->process);
+    proc->ended = TRUE;
+}
+
+Proc *proc_start(World *world, const char *name, const char *const *argv)
+{
+    g_autoptr(GError) error = NULL;
+    g_autofree char *program = binary(argv[0]);
+    g_autoptr(GPtrArray) args = g_ptr_array_new();
+    g_autoptr(GSubprocessLauncher) launcher = g_subprocess_launcher_new(G_SUBPROCESS_FLAGS_NONE);
+    Proc *proc = g_new0(Proc, 1);
+    g_ptr_array_add(args, program);
+    for (guint i = 1; argv[i] != NULL; i++) {
+        g_ptr_array_add(args, (gpointer)argv[i]);
+    }
+    g_ptr_array_add(args, NULL);
+    proc->world = world;
+    proc->name = g_strdup(name);
+    proc->log = g_strdup_printf("%s/%s-%u.log", world->dir, name, world->procs->len);
+    g_subprocess_launcher_set_child_setup(launcher, die_with_parent,
+                                          GINT_TO_POINTER((int)getpid()), NULL);
+    g_subprocess_launcher_set_stdout_file_path(launcher, proc->log);
+    g_subprocess_launcher_set_stderr_file_path(launcher, proc->log);
+    proc->process = g_subprocess_launcher_spawnv(launcher, (const char *const *)args->pdata,
+                                                 &error);
+    if (proc->process == NULL) {
+        world_fail(world, "%s: %s", name, error->message);
+    }
+    proc->pid_text = g_strdup(g_subprocess_get_identifier(proc->process));
+    g_subprocess_wait_async(proc->process, NULL, on_ended, proc);
+    g_ptr_array_add(world->procs, proc);
+    return proc;
+}
+
+void proc_free(gpointer data)
+{
+    Proc *proc = data;
+    g_clear_object(&proc->process);
+    g_free(proc->name);
+    g_free(proc->log);
+    g_free(proc->url);
+    g_free(proc->pid_text);
+    g_free(proc);
+}
+
+pid_t proc_pid(const Proc *proc)
+{
+    return (pid_t)g_ascii_strtoll(proc->pid_text, NULL, 10);
+}
+
+char *proc_log(const Proc *proc)
+{
+    char *text = NULL;
+    return g_file_get_contents(proc->log, &text, NULL, NULL) ? text : g_strdup("");
+}
+
+/* ---- the programs ---- */
+
+/* "… serving address=127.0.0.1:41234 …" */
+static gboolean is_serving(World *world, gpointer data)
+{
+    Proc *proc = data;
+    g_autofree char *log = proc_log(proc);
+    const char *line = strstr(log, "serving");
+    const char *at = line != NULL ? strstr(line, "address=") : NULL;
+    if (at == NULL || strchr(at, '\n') == NULL) {
+        return proc->ended;
+    }
+    at += strlen("address=");
+    g_autofree char *address = g_strndup(at, strcspn(at, " \n"));
+    proc->url = g_strconcat("http://", address, NULL);
+    return TRUE;
+}
+
+static Proc *server_start(World *world, const char *name, GPtrArray *argv,
+                          const char *const *extra)
+{
+    for (; extra != NULL && *extra != NULL; extra++) {
+        g_ptr_array_add(argv, (gpointer)*extra);
+    }
+    g_ptr_array_add(argv, NULL);
+    Proc *proc = proc_start(world, name, (const char *const *)argv->pdata);
+    world_poll(world, is_serving, proc, "%s serves", name);
+    if (proc->url == NULL) {
+        world_fail(world, "%s ended at once", name);
+    }
+    return proc;
+}
+
+static void add_all(GPtrArray *argv, const char *const *words)
+{
+    for (; *words != NULL; words++) {
+        g_ptr_array_add(argv, (gpointer)*words);
+    }
+}
+
+Proc *manager_start_program(World *world, const char *program, const char *name,
+                            const char *const *extra)
+{
+    const char *const words[] = {program,
+                                 "manager",
+                                 "--etcd-endpoints",
+                                 world->endpoint != NULL ? world->endpoint
+                                                         : etcd_process_endpoint(world->etcd),
+                                 "--listen",
+                                 "127.0.0.1:0",
+                                 "--instance",
+                                 name,
+                                 NULL};
+    g_autoptr(GPtrArray) argv = g_ptr_array_new();
+    add_all(argv, words);
+    return server_start(world, name, argv, extra);
+}
+
+Proc *manager_start(World *world, const char *name, const char *const *extra)
+{
+    return manager_start_program(world, "leasehold", name, extra);
+}
+
+static gboolean is_ready(World *world, gpointer data)
+{
+    g_autoptr(Reply) reply = http(data, "GET", "/readyz", NULL);
+    return reply->status == 200;
+}
+
+Proc *manager_ready(World *world, const char *name)
+{
+    Proc *manager = manager_start(world, name, NULL);
+    world_poll(world, is_ready, manager, "%s is ready", name);
+    return manager;
+}
+
+Proc *agent_start(World *world, const AgentOptions *o)
+{
+    g_autofree char *data_dir = g_strdup_printf("%s/%s", world->dir, o->name);
+    g_autofree char *root = g_strdup_printf("file://%s/", world->objects);
+    const char *const words[] = {"leasehold",
+                                 "agent",
+                                 "--pool",
+                                 "cache",
+                                 "--name",
+                                 o->name,
+                                 "--data-dir",
+                                 data_dir,
+                                 "--capacity",
+                                 o->capacity != NULL ? o->capacity : "1Gi",
+                                 "--capacity-items",
+                                 o->items != NULL ? o->items : "0",
+                                 "--set",
+                                 o->set != NULL ? o->set : "default",
+                                 "--listen",
+                                 "127.0.0.1:0",
+                                 "--etcd-endpoints",
+                                 etcd_process_endpoint(world->etcd),
+                                 "--object-store-roots",
+                                 root,
+                                 o->zone != NULL ? "--zone" : NULL,
+                                 o->zone,
+                                 NULL};
+    g_autoptr(GPtrArray) argv = g_ptr_array_new();
+    add_all(argv, words);
+    return server_start(world, o->name, argv, o->extra);
+}
+
+void agents_start(World *world, guint n)
+{
+    for (guint i = 1; i <= n; i++) {
+        g_autofree char *name = g_strdup_printf("agent-%u", i);
+        agent_start(world, &(AgentOptions){.name = name});
+    }
+}
+
+/* ---- ending ---- */
+
+static gboolean has_ended(World *world, gpointer data)
+{
+    return ((Proc *)data)->ended;
+}
+
+static int code_of(int status)
+{
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+int proc_wait(Proc *proc)
+{
+    proc->excused = TRUE;
+    world_wait(proc->world, has_ended, proc, "%s ends", proc->name);
+    return code_of(proc->status);
+}
+
+int proc_stop(Proc *proc)
+{
+    g_subprocess_send_signal(proc->process, SIGTERM);
+    return proc_wait(proc);
+}
+
+void proc_kill(Proc *proc)
+{
+    g_subprocess_force_exit(proc->process);
+    proc_wait(proc);
+}
+
+static void check_log(const Proc *proc, GString *wrong)
+{
+    static const char *const words[] = {"Sanitizer", "runtime error:", "GLib-CRITICAL"};
+    g_autofree char *log = proc_log(proc);
+    for (guint i = 0; i < G_N_ELEMENTS(words); i++) {
+        if (strstr(log, words[i]) != NULL) {
+            g_string_append_printf(wrong, "%s: its log has \"%s\"; ", proc->name, words[i]);
+        }
+    }
+}
+
+void procs_end(World *world, GString *wrong)
+{
+    for (guint i = 0; i < world->procs->len; i++) {
+        Proc *proc = g_ptr_array_index(world->procs, i);
+        if (!proc->ended) {
+            g_subprocess_send_signal(proc->process, SIGCONT);
+            g_subprocess_send_signal(proc->process, SIGTERM);
+        }
+    }
+    for (guint i = 0; i < world->procs->len; i++) {
+        Proc *proc = g_ptr_array_index(world->procs, i);
+        if (!world_until(world, has_ended, proc, WAIT_MS / 2)) {
+            g_string_append_printf(wrong, "%s does not end; ", proc->name);
+            g_subprocess_force_exit(proc->process);
+            world_until(world, has_ended, proc, WAIT_MS);
+        } else if (!proc->excused && code_of(proc->status) != 0) {
+            g_string_append_printf(wrong, "%s ended with %d; ", proc->name,
+                                   code_of(proc->status));
+        }
+        check_log(proc, wrong);
+    }
+}
+
+char *procs_tails(World *world)
+{
+    GString *out = g_string_new(NULL);
+    for (guint i = 0; i < world->procs->len; i++) {
+        Proc *proc = g_ptr_array_index(world->procs, i);
+        g_autofree char *log = proc_log(proc);
+        g_auto(GStrv) lines = g_strsplit(g_strchomp(log), "\n", -1);
+        guint n = g_strv_length(lines);
+        for (guint j = n > TAIL_LINES ? n - TAIL_LINES : 0; j < n; j++) {
+            g_string_append_printf(out, "# %s: %.*s\n", proc->name, TAIL_WIDTH, lines[j]);
+        }
+    }
+    return g_string_free(out, FALSE);
+}
+
+/* A process whose environment cannot be read (another user's, or ended) is not ours. */
+static gboolean has_mark(const char *pid, const char *mark)
+{
+    g_autofree char *path = g_strdup_printf("/proc/%s/environ", pid);
+    g_autofree char *wanted = g_strdup_printf(MARK "=%s", mark);
+    g_autofree char *text = NULL;
+    gsize len = 0;
+    if (!g_file_get_contents(path, &text, &len, NULL)) {
+        return FALSE;
+    }
+    for (const char *at = text; at < text + len; at += strlen(at) + 1) {
+        if (strcmp(at, wanted) == 0) {
+            return TRUE;
+        }
+    }
+    return FALSE;
+}
+
+GArray *world_pids(World *world)
+{
+    GArray *pids = g_array_new(FALSE, FALSE, sizeof(pid_t));
+    g_autoptr(GDir) dir = g_dir_open("/proc", 0, NULL);
+    const char *name;
+    while ((name = g_dir_read_name(dir)) != NULL) {
+        pid_t pid = (pid_t)g_ascii_strtoll(name, NULL, 10);
+        if (pid > 0 && pid != getpid() && has_mark(name, world->mark) &&
+            pid != etcd_process_pid(world->etcd)) {
+            g_array_append_val(pids, pid);
+        }
+    }
+    return pids;
+}
+
+/* ---- programs that run to their end ---- */
+
+Run *run_argv(World *world, const char *const *argv)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(GSubprocessLauncher) launcher = g_subprocess_launcher_new(
+        G_SUBPROCESS_FLAGS_STDOUT_PIPE | G_SUBPROCESS_FLAGS_STDERR_PIPE);
+    g_autoptr(GPtrArray) args = g_ptr_array_new();
+    g_autofree char *program = binary(argv[0]);
+    Run *run = g_new0(Run, 1);
+    g_ptr_array_add(args, program);
+    for (guint i = 1; argv[i] != NULL; i++) {
+        g_ptr_array_add(args, (gpointer)argv[i]);
+    }
+    g_ptr_array_add(args, NULL);
+    g_subprocess_launcher_set_child_setup(launcher, die_with_parent,
+                                          GINT_TO_POINTER((int)getpid()), NULL);
+    g_autoptr(GSubprocess) process = g_subprocess_launcher_spawnv(
+        launcher, (const char *const *)args->pdata, &error);
+    if (process == NULL ||
+        !g_subprocess_communicate_utf8(process, NULL, NULL, &run->out, &run->err, &error)) {
+        world_fail(world, "%s: %s", argv[0], error->message);
+    }
+    run->code = code_of(g_subprocess_get_status(process));
+    return run;
+}
+
+static GPtrArray *argv_of(const char *first, va_list args)
+{
+    GPtrArray *argv = g_ptr_array_new();
+    g_ptr_array_add(argv, (gpointer)first);
+    for (const char *word; (word = va_arg(args, const char *)) != NULL;) {
+        g_ptr_array_add(argv, (gpointer)word);
+    }
+    return argv;
+}
+
+Run *run(World *world, const char *program, ...)
+{
+    va_list args;
+    va_start(args, program);
+    g_autoptr(GPtrArray) argv = argv_of(program, args);
+    va_end(args);
+    g_ptr_array_add(argv, NULL);
+    return run_argv(world, (const char *const *)argv->pdata);
+}
+
+Run *cli(Proc *server, ...)
+{
+    va_list args;
+    va_start(args, server);
+    g_autoptr(GPtrArray) argv = argv_of("leasehold", args);
+    va_end(args);
+    g_ptr_array_add(argv, (gpointer) "--server");
+    g_ptr_array_add(argv, server->url);
+    g_ptr_array_add(argv, NULL);
+    return run_argv(server->world, (const char *const *)argv->pdata);
+}
+
+void run_free(Run *run)
+{
+    g_free(run->out);
+    g_free(run->err);
+    g_free(run);
+}
+
+void etcdctl(World *world, ...)
+{
+    va_list args;
+    va_start(args, world);
+    g_autoptr(GPtrArray) argv = argv_of("etcdctl", args);
+    va_end(args);
+    g_ptr_array_add(argv, (gpointer) "--endpoints");
+    g_ptr_array_add(argv, (gpointer)etcd_process_endpoint(world->etcd));
+    g_ptr_array_add(argv, NULL);
+    g_autoptr(Run) done = run_argv(world, (const char *const *)argv->pdata);
+    if (done->code != 0) {
+        world_fail(world, "etcdctl: %s", done->err);
+    }
+}

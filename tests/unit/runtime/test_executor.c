@@ -1,0 +1,628 @@
+/* links: fakes */
+/*
+ * runtime/executor: plans as full transactions, many in flight, and what becomes of those that fail or
+ * whose outcome nobody knows. Its packing is checked on what etcd committed.
+ */
+#include "lab.h"
+
+static void plan_one(LhPlan *plan, const char *snapshot, guint ordinal)
+{
+    LhReplica replica = {.snapshot = snapshot,
+                         .service = "s",
+                         .set = "default",
+                         .ordinal = ordinal,
+                         .expires_at = 1};
+    g_autofree char *name = lh_replica_name(snapshot, "default", ordinal, FALSE);
+
+    lh_plan_put(plan, LH_KIND_REPLICA, name, &replica, 0, "test", "because");
+}
+
+/* ---- a controller that must not be wrong about its own writes ---- */
+
+static gboolean note_placed(G_GNUC_UNUSED gpointer key, gpointer value, gpointer data)
+{
+    g_hash_table_add(data, (gpointer)((const LhReplica *)value)->snapshot);
+    return FALSE;
+}
+
+typedef struct {
+    GHashTable *placed;
+    LhPlan *plan;
+} Placing;
+
+static gboolean place(gpointer key, gpointer value, gpointer data)
+{
+    const LhObject *snapshot = value;
+    Placing *placing = data;
+
+    if (g_hash_table_contains(placing->placed, key))
+        return FALSE;
+    lh_plan_begin(placing->plan);
+    plan_one(placing->plan, key, script.plans);
+    lh_plan_rely(placing->plan, LH_KIND_SNAPSHOT, key, snapshot->mod_rev);
+    lh_plan_end(placing->plan);
+    return FALSE;
+}
+
+/* One replica for each snapshot that has none, in a place of its own each time, as an assigner would: a
+ * plan that does not know what was written before it doubles. */
+static void place_once(const Index *index, G_GNUC_UNUSED const LhPlanContext *context, LhPlan *plan)
+{
+    g_autoptr(GHashTable) placed = g_hash_table_new(g_str_hash, g_str_equal);
+    Placing placing = {placed, plan};
+
+    g_tree_foreach(index->objects[LH_KIND_REPLICA], note_placed, placed);
+    g_tree_foreach(index->objects[LH_KIND_SNAPSHOT], place, &placing);
+}
+
+static void note_once(const LhKv *kv, gpointer data)
+{
+    char *end = strstr(kv->key, ".default.");
+
+    assert_true(g_hash_table_add(data, g_strndup(kv->key, (gsize)(end - kv->key))));
+}
+
+static void check_placed_once(Lab *lab, guint n)
+{
+    g_autoptr(GHashTable) seen = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+
+    fake_etcd_foreach(lab->server, P "decided/replicas/", P "decided/replicas0", 0, note_once,
+                      seen);
+    assert_int_equal(g_hash_table_size(seen), n);
+}
+
+/* ---- packing ---- */
+
+/* What the decisions committed since @from looked like. */
+typedef struct {
+    guint n, most_compares, most_events, least_events;
+} Shape;
+
+static Shape shape_since(Lab *lab, gsize from)
+{
+    Shape shape = {.least_events = G_MAXUINT};
+
+    for (gsize i = from; i < fake_etcd_history_len(lab->server); i++) {
+        const FakeCommit *commit = fake_etcd_history_at(lab->server, i);
+        if (commit->cause != FAKE_BY_TXN ||
+            strstr(fake_commit_event(commit, 0)->kv.key, "/decided/") == NULL)
+            continue;
+        shape.n++;
+        shape.most_compares = MAX(shape.most_compares, (guint)commit->n_compares);
+        shape.most_events = MAX(shape.most_events, (guint)commit->n_events);
+        shape.least_events = MIN(shape.least_events, (guint)commit->n_events);
+    }
+    return shape;
+}
+
+/* Runs @plan for one snapshot ("snap-00000"), once, and tells what was committed. */
+static Shape run_once(guint64 seed, PlanFunc plan, guint n_replicas, Manager **manager, Lab **out)
+{
+    Lab *lab = *out = lab_new(seed);
+
+    *manager = lab_manager(lab, "m0");
+    script.plan = plan;
+    wait_for(lab, one_leads, 1000);
+    pass(lab, 1000);
+    gsize from = fake_etcd_history_len(lab->server);
+    (*manager)->tap->decisions = 0;
+    publish(lab, 0, 1);
+    pass(lab, 2000);
+    assert_int_equal(n_keys(lab, "decided/replicas/"), n_replicas);
+    return shape_since(lab, from);
+}
+
+static void transactions_are_full(void **state)
+{
+    Lab *lab = lab_new(1);
+    Manager *manager = lab_manager(lab, "m0");
+
+    wait_for(lab, one_leads, 1000);
+    publish(lab, 0, 500);
+    wait_for(lab, quiet, 2000);
+    Shape shape = shape_since(lab, 0);
+    assert_int_equal(shape.n, 8); /* 2 compares of the fence and 63 × 2 */
+    assert_int_equal(shape.most_compares, 128);
+    assert_int_equal(shape.most_events, 63);
+    assert_int_equal(manager->tap->decisions, 8);
+    assert_int_equal(metric(manager, "etcd_txn_total", "result=\"committed\""), 8);
+    lab_free(lab);
+}
+
+static void plan_shared(const Index *index, G_GNUC_UNUSED const LhPlanContext *context,
+                        LhPlan *plan)
+{
+    const LhObject *snapshot = find(index, LH_KIND_SNAPSHOT, "snap-00000");
+
+    if (snapshot == NULL || g_tree_nnodes(index->objects[LH_KIND_REPLICA]) > 0)
+        return;
+    for (guint i = 0; i < 250; i++) {
+        lh_plan_begin(plan);
+        plan_one(plan, "snap-00000", i);
+        lh_plan_rely(plan, LH_KIND_SNAPSHOT, "snap-00000", snapshot->mod_rev);
+        lh_plan_rely(plan, LH_KIND_SNAPSHOT, "snap-00000", snapshot->mod_rev);
+        lh_plan_end(plan);
+    }
+}
+
+static void a_shared_compare_is_sent_once(void **state)
+{
+    Manager *manager;
+    Lab *lab;
+    Shape shape = run_once(2, plan_shared, 250, &manager, &lab);
+
+    assert_int_equal(shape.n, 2);
+    assert_int_equal(shape.most_compares, 128);
+    assert_int_equal(shape.most_events, 125);
+    lab_free(lab);
+}
+
+static void plan_groups(const Index *index, G_GNUC_UNUSED const LhPlanContext *context,
+                        LhPlan *plan)
+{
+    if (find(index, LH_KIND_SNAPSHOT, "snap-00000") == NULL ||
+        g_tree_nnodes(index->objects[LH_KIND_REPLICA]) > 0)
+        return;
+    for (guint g = 0; g < 7; g++) {
+        lh_plan_begin(plan);
+        for (guint i = 0; i < 50; i++)
+            plan_one(plan, "snap-00000", g * 50 + i);
+        lh_plan_end(plan);
+    }
+}
+
+static void groups_are_never_split(void **state)
+{
+    Manager *manager;
+    Lab *lab;
+    Shape shape = run_once(3, plan_groups, 350, &manager, &lab);
+
+    assert_int_equal(shape.n, 4);
+    assert_int_equal(shape.most_events, 100);
+    assert_int_equal(shape.least_events, 50);
+    lab_free(lab);
+}
+
+/* Two groups that must not share a transaction, because etcd compares all before it writes any. */
+static void plan_apart(const Index *index, G_GNUC_UNUSED const LhPlanContext *context, LhPlan *plan)
+{
+    const LhObject *snapshot = find(index, LH_KIND_SNAPSHOT, "snap-00000");
+
+    if (snapshot == NULL || g_tree_nnodes(index->objects[LH_KIND_REPLICA]) > 0)
+        return;
+    lh_plan_begin(plan);
+    plan_one(plan, "snap-00000", 0);
+    lh_plan_rely(plan, LH_KIND_SNAPSHOT, "snap-00000", snapshot->mod_rev);
+    lh_plan_end(plan);
+    for (guint i = 0; i < 4; i++) {
+        lh_plan_begin(plan);
+        if (i == 0)
+            plan_one(plan, "snap-00000", 0); /* the same key */
+        else
+            plan_one(plan, "snap-00001", i);
+        if (i == 1)
+            lh_plan_rely(plan, LH_KIND_REPLICA, "snap-00000.default.0", 0);
+        if (i == 2)
+            lh_plan_rely_none(plan, LH_KIND_REPLICA, "snap-00000.");
+        if (i == 3)
+            lh_plan_rely(plan, LH_KIND_SNAPSHOT, "snap-00000", snapshot->mod_rev + 1);
+        lh_plan_end(plan);
+    }
+}
+
+static void what_excludes_each_other_goes_apart(void **state)
+{
+    for (guint64 seed = 4; seed < 14; seed++) {
+        Manager *manager;
+        Lab *lab = lab_new(seed);
+        manager = lab_manager(lab, "m0");
+        script.plan = plan_apart;
+        wait_for(lab, one_leads, 1000);
+        publish(lab, 0, 1);
+        pass(lab, 2000);
+        /* Whatever came first, the others were refused, and never was one of two beside the other. */
+        guint first = 0, others = 0;
+        for (gsize i = 0; i < fake_etcd_history_len(lab->server); i++) {
+            const FakeCommit *commit = fake_etcd_history_at(lab->server, i);
+            if (commit->cause != FAKE_BY_TXN ||
+                strstr(fake_commit_event(commit, 0)->kv.key, "/decided/") == NULL)
+                continue;
+            gboolean has_first = FALSE, has_reliant = FALSE;
+            for (gsize e = 0; e < commit->n_events; e++) {
+                const char *key = fake_commit_event(commit, e)->kv.key;
+                has_first = has_first || strstr(key, "snap-00000.default.0") != NULL;
+                has_reliant = has_reliant || strstr(key, "snap-00001") != NULL;
+            }
+            assert_false(has_first && has_reliant);
+            first += has_first;
+            others += has_reliant;
+        }
+        assert_int_equal(first, 1);
+        assert_true(manager->tap->decisions >= 3);
+        assert_true(metric(manager, "etcd_txn_total", "result=\"conflict\"") > 0);
+        assert_int_equal(metric(manager, "etcd_txn_total", "result=\"invalid\""), 0);
+        lab_free(lab);
+    }
+}
+
+static void at_most_so_many_are_in_flight(void **state)
+{
+    Lab *lab = lab_new(15);
+    Manager *manager = lab_manager(lab, "m0");
+
+    wait_for(lab, one_leads, 1000);
+    publish(lab, 0, 7000);
+    wait_for(lab, quiet, 5000);
+    assert_int_equal(manager->tap->decisions, 112);
+    assert_int_equal(manager->tap->most_in_flight, 64);
+    lab_free(lab);
+}
+
+/* ---- unknown outcomes ---- */
+
+static FakeFault outcome;
+
+static FakeFault fault_decisions(Tap *tap, const LhTxnRequest *request)
+{
+    if (!is_decision(request) || tap->faults_left == 0)
+        return FAKE_FAULT_NONE;
+    tap->faults_left--;
+    return outcome;
+}
+
+static void an_unknown_outcome(FakeFault fault, guint64 seed, guint *late)
+{
+    Lab *lab = lab_new(seed);
+    Manager *manager = lab_manager(lab, "m0");
+
+    script.plan = place_once;
+    outcome = fault;
+    wait_for(lab, one_leads, 1000);
+    pass(lab, 1000);
+    gint64 epoch = lh_runtime_epoch(manager->runtime, NAME);
+    manager->tap->fault = fault_decisions;
+    manager->tap->faults_left = 2;
+    publish(lab, 0, 200);
+    wait_for(lab, quiet, 40000);
+    pass(lab, 30000);
+    check_placed_once(lab, 200);
+    assert_true(manager->tap->rewrites > 0);
+    assert_true(leads(manager));
+    assert_int_equal(lh_runtime_epoch(manager->runtime, NAME), epoch);
+    assert_int_equal(metric(manager, "fenced_writes_rejected_total", NULL), 0);
+    assert_true(metric(manager, "etcd_txn_total", "result=\"unknown_outcome\"") > 0);
+    assert_true(metric(manager, "reconcile_total",
+                       "controller=\"" NAME "\",result=\"unknown_outcome\"") > 0);
+    *late += (guint)fake_etcd_stats(lab->server)->late_commits;
+    lab_free(lab);
+}
+
+static void a_lost_reply_is_looked_after(void **state)
+{
+    guint late = 0;
+
+    for (guint64 seed = 100; seed < 120; seed++)
+        an_unknown_outcome(FAKE_FAULT_REPLY_LOST, seed, &late);
+}
+
+static void a_lost_request_is_looked_after(void **state)
+{
+    guint late = 0;
+
+    for (guint64 seed = 120; seed < 140; seed++)
+        an_unknown_outcome(FAKE_FAULT_REQUEST_LOST, seed, &late);
+}
+
+static void a_late_request_is_refused(void **state)
+{
+    guint late = 0;
+
+    for (guint64 seed = 140; seed < 160; seed++)
+        an_unknown_outcome(FAKE_FAULT_LATE_COMMIT, seed, &late);
+    assert_true(late >= 30); /* they arrived, and check_placed_once says that they changed nothing */
+}
+
+/* The first decision's reply is lost, and the first rewrite of the leader key comes late: after the second
+ * one, and after decisions under it. */
+static FakeFault late_rewrite(Tap *tap, const LhTxnRequest *request)
+{
+    if (is_decision(request) && tap->faults_left == 2) {
+        tap->faults_left = 1;
+        return FAKE_FAULT_REPLY_LOST;
+    }
+    if (is_rewrite(request) && tap->faults_left == 1) {
+        tap->faults_left = 0;
+        return FAKE_FAULT_LATE_COMMIT;
+    }
+    return FAKE_FAULT_NONE;
+}
+
+static void its_own_late_rewrite_is_adopted(void **state)
+{
+    guint adopted = 0;
+
+    for (guint64 seed = 160; seed < 180; seed++) {
+        Lab *lab = lab_new(seed);
+        Manager *manager = lab_manager(lab, "m0");
+        script.plan = place_once;
+        wait_for(lab, one_leads, 1000);
+        pass(lab, 1000);
+        gint64 epoch = lh_runtime_epoch(manager->runtime, NAME);
+        manager->tap->fault = late_rewrite;
+        manager->tap->faults_left = 2;
+        for (guint i = 0; i < 3000; i++) { /* 30 s: decisions all the time */
+            publish(lab, i, 1);
+            pass(lab, 10);
+        }
+        wait_for(lab, all_idle, 10000);
+        check_placed_once(lab, 3000);
+        assert_int_equal(manager->tap->faults_left, 0);
+        assert_int_equal(fake_etcd_stats(lab->server)->late_commits, 1);
+        assert_int_equal(lh_runtime_epoch(manager->runtime, NAME), epoch);
+        assert_int_equal(metric(manager, "fenced_writes_rejected_total", NULL), 0);
+        adopted += metric(manager, "etcd_txn_total", "result=\"conflict\"") > 0;
+        lab_free(lab);
+    }
+    assert_true(adopted > 0); /* at least once a decision had been on its way */
+}
+
+/* ---- conflicts and errors ---- */
+
+static gboolean poison_with_size; /* or with a compare that never holds */
+
+static void plan_poisoned(const Index *index, const LhPlanContext *context, LhPlan *plan)
+{
+    lh_plan_begin(plan);
+    plan_one(plan, "poison", 0);
+    if (poison_with_size)
+        for (guint i = 1; i < 130; i++)
+            plan_one(plan, "poison", i);
+    else
+        lh_plan_rely(plan, LH_KIND_SNAPSHOT, "snap-00000", 1);
+    lh_plan_end(plan);
+    plan_replicas(index, context, plan);
+}
+
+static void a_group_that_never_passes(guint64 seed, gboolean size)
+{
+    Lab *lab = lab_new(seed);
+    Manager *manager = lab_manager(lab, "m0");
+
+    poison_with_size = size;
+    script.plan = plan_poisoned;
+    wait_for(lab, one_leads, 1000);
+    publish(lab, 0, 300);
+    wait_for(lab, converged, 5000); /* the others pass */
+    pass(lab, 10000);
+    guint sent = manager->tap->decisions;
+    pass(lab, 60000);
+    assert_true(manager->tap->decisions > sent); /* it goes on trying */
+    assert_true(manager->tap->decisions <= sent + 200);
+    publish(lab, 300, 10);
+    wait_for(lab, converged, 12000);
+    assert_true(leads(manager));
+    lab_free(lab);
+}
+
+static void a_conflict_for_ever_holds_up_nobody(void **state)
+{
+    a_group_that_never_passes(180, FALSE);
+}
+
+static void an_invalid_group_holds_up_nobody(void **state)
+{
+    a_group_that_never_passes(181, TRUE);
+}
+
+/* People edit what it relies on, all the time. */
+static void conflicts_end(void **state)
+{
+    Lab *lab = lab_new(182);
+    Manager *manager = lab_manager(lab, "m0");
+    guint rounds = 0;
+
+    wait_for(lab, one_leads, 1000);
+    publish(lab, 0, 400);
+    while (!converged(lab) && rounds++ < 5000) {
+        for (guint i = 0; i < 20; i++)
+            publish(lab, (guint)sim_world_below(lab->world, 400), 1); /* rewritten */
+        pass(lab, 2);
+    }
+    assert_in_range(rounds, 50, 2000);
+    assert_true(metric(manager, "etcd_txn_total", "result=\"conflict\"") > 0);
+    assert_true(metric(manager, "reconcile_total",
+                       "controller=\"" NAME "\",result=\"conflict\"") > 0);
+    pass(lab, 2000);
+    assert_true(quiet(lab));
+    lab_free(lab);
+}
+
+static void a_full_etcd_is_waited_for(void **state)
+{
+    for (guint commit_anyway = 0; commit_anyway < 2; commit_anyway++) {
+        Lab *lab = lab_new(183 + commit_anyway);
+        Manager *manager = lab_manager(lab, "m0");
+        script.plan = place_once;
+        wait_for(lab, one_leads, 1000);
+        pass(lab, 1000);
+        fake_etcd_set_nospace(lab->server, TRUE, commit_anyway);
+        publish(lab, 0, 100);
+        pass(lab, 60000);
+        assert_true(leads(manager));
+        assert_true(manager->tap->sent < 100); /* backs off */
+        fake_etcd_set_nospace(lab->server, FALSE, 0);
+        wait_for(lab, quiet, 5000);
+        check_placed_once(lab, 100);
+        lab_free(lab);
+    }
+}
+
+static void an_overloaded_etcd_is_spared(void **state)
+{
+    Lab *lab = lab_new(185);
+    LhRuntimeOptions options = lab_options("m0");
+
+    options.max_in_flight = 4;
+    Manager *manager = lab_manager_with(lab, controllers, &options);
+    wait_for(lab, one_leads, 1000);
+    pass(lab, 1000);
+    outcome = FAKE_FAULT_OVERLOADED;
+    manager->tap->fault = fault_decisions;
+    manager->tap->faults_left = 1000000;
+    publish(lab, 0, 7000);
+    pass(lab, 30000);
+    assert_in_range(manager->tap->decisions, 5, 100);
+    assert_true(metric(manager, "reconcile_total",
+                       "controller=\"" NAME "\",result=\"overloaded\"") > 0);
+    assert_int_equal(manager->tap->rewrites, 0); /* surely nothing was done */
+    manager->tap->faults_left = 0;
+    wait_for(lab, quiet, 15000);
+    lab_free(lab);
+}
+
+/* Some transactions commit, one is refused, and the watch is slow: what was written must be seen before
+ * the next plan. */
+static FakeFault refuse_one(Tap *tap, const LhTxnRequest *request)
+{
+    if (!is_decision(request) || tap->faults_left == 0)
+        return FAKE_FAULT_NONE;
+    return --tap->faults_left == 0 ? FAKE_FAULT_REFUSED : FAKE_FAULT_NONE;
+}
+
+static void own_writes_are_seen_before_the_next_plan(void **state)
+{
+    const FakeFaultRates rates = {.stream_closed = 8000};
+
+    for (guint64 seed = 190; seed < 210; seed++) {
+        Lab *lab = lab_new(seed);
+        Manager *manager = lab_manager(lab, "m0");
+        script.plan = place_once;
+        wait_for(lab, one_leads, 1000);
+        pass(lab, 1000);
+        publish(lab, 0, 200);
+        manager->tap->fault = refuse_one;
+        manager->tap->faults_left = 2;
+        while (manager->tap->decisions == 0)
+            pass(lab, 1);
+        fake_etcd_client_close_streams(manager->tap->inner);
+        fake_etcd_client_fault_rates(manager->tap->inner, &rates);
+        pass(lab, 20000);
+        fake_etcd_client_fault_rates(manager->tap->inner, NULL);
+        pass(lab, 20000);
+        assert_true(all_idle(lab));
+        check_placed_once(lab, 200);
+        lab_free(lab);
+    }
+}
+
+/* ---- everything at once ---- */
+
+static void trouble(Lab *lab)
+{
+    Manager *manager = &lab->managers[sim_world_below(lab->world, lab->n)];
+    LhEtcd *client = manager->tap->inner;
+
+    switch (sim_world_below(lab->world, 12)) {
+    case 0:
+        fake_etcd_elect(lab->server, (gint64)sim_world_below(lab->world, 9000));
+        break;
+    case 1:
+        sim_machine_pause(manager->env);
+        pass(lab, (gint64)sim_world_below(lab->world, 15000));
+        sim_machine_resume(manager->env);
+        break;
+    case 2:
+        fake_etcd_client_cut(client, (FakeCut)(1 + sim_world_below(lab->world, 3)));
+        pass(lab, (gint64)sim_world_below(lab->world, 20000));
+        fake_etcd_client_cut(client, FAKE_CUT_NONE);
+        break;
+    case 3:
+        fake_etcd_client_reset(client);
+        break;
+    case 4:
+        fake_etcd_compact(lab->server, fake_etcd_revision(lab->server));
+        fake_etcd_client_close_streams(client);
+        break;
+    case 5:
+        if (lh_runtime_lease(manager->runtime) != 0)
+            fake_etcd_revoke(lab->server, lh_runtime_lease(manager->runtime));
+        break;
+    case 6: {
+        g_autofree char *key = leader_key(manager);
+        fake_etcd_delete(lab->server, key, NULL);
+        break;
+    }
+    case 7:
+        fake_etcd_stop(lab->server);
+        pass(lab, (gint64)sim_world_below(lab->world, 3000));
+        fake_etcd_start(lab->server);
+        break;
+    default:
+        break;
+    }
+}
+
+static void whatever_happens_nothing_is_doubled(void **state)
+{
+    const FakeFaultRates rates = {.refused = 200,
+                                  .overloaded = 200,
+                                  .request_lost = 200,
+                                  .reply_lost = 300,
+                                  .late_commit = 300,
+                                  .stream_closed = 300};
+    guint64 late = 0, rewrites = 0, committed = 0;
+
+    for (guint64 seed = 1000; seed < 1040; seed++) {
+        Lab *lab = lab_new(seed);
+        guint n = 0;
+        script.plan = place_once;
+        for (guint i = 0; i < 3; i++) {
+            g_autofree char *name = g_strdup_printf("m%u", i);
+            Manager *manager = lab_manager(lab, name);
+            fake_etcd_client_fault_rates(manager->tap->inner, &rates);
+        }
+        for (guint i = 0; i < 25; i++) {
+            guint more = (guint)sim_world_below(lab->world, 300);
+            publish(lab, n, more);
+            n += more;
+            pass(lab, (gint64)sim_world_below(lab->world, 3000));
+            trouble(lab);
+        }
+        for (guint i = 0; i < lab->n; i++) {
+            fake_etcd_client_fault_rates(lab->managers[i].tap->inner, NULL);
+            rewrites += lab->managers[i].tap->rewrites;
+        }
+        pass(lab, 60000);
+        check_placed_once(lab, n);
+        assert_int_equal(n_leaders(lab), 1);
+        assert_true(all_idle(lab));
+        late += fake_etcd_stats(lab->server)->late_commits;
+        committed += lab->decisions;
+        lab_free(lab);
+    }
+    assert_true(late > 50 && rewrites > 100 && committed > 50000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(transactions_are_full),
+        cmocka_unit_test(a_shared_compare_is_sent_once),
+        cmocka_unit_test(groups_are_never_split),
+        cmocka_unit_test(what_excludes_each_other_goes_apart),
+        cmocka_unit_test(at_most_so_many_are_in_flight),
+        cmocka_unit_test(a_lost_reply_is_looked_after),
+        cmocka_unit_test(a_lost_request_is_looked_after),
+        cmocka_unit_test(a_late_request_is_refused),
+        cmocka_unit_test(its_own_late_rewrite_is_adopted),
+        cmocka_unit_test(a_conflict_for_ever_holds_up_nobody),
+        cmocka_unit_test(an_invalid_group_holds_up_nobody),
+        cmocka_unit_test(conflicts_end),
+        cmocka_unit_test(a_full_etcd_is_waited_for),
+        cmocka_unit_test(an_overloaded_etcd_is_spared),
+        cmocka_unit_test(own_writes_are_seen_before_the_next_plan),
+        cmocka_unit_test(whatever_happens_nothing_is_doubled),
+    };
+
+    return cmocka_run_group_tests_name("executor", tests, NULL, NULL);
+}
