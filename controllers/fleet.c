@@ -85,6 +85,8 @@ const LhNode *lh_fleet_host_takes(const LhFleetHost *host, const char **why)
         reason = "its policy does not parse";
     else if (policy != NULL && (policy->cordon || policy->drain))
         reason = "it is cordoned";
+    else if (host->unsized > 0)
+        reason = "an assignment on it does not parse, and so its room is not known";
     object = node == NULL ? NULL : (const LhNode *)node->object;
     if (reason == NULL && object->state != LH_NODE_ONLINE && object->state != LH_NODE_WAITING)
         reason = object->state == LH_NODE_PAUSED ? "it says it is paused" : "it reports an error";

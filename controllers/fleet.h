@@ -93,6 +93,7 @@ struct LhFleetAssignment {
     gint64 bytes;
     gint64 items;
     gboolean restored, loading, evicting;
+    gboolean unsized; /* neither it nor its snapshot says how many bytes: bytes is 0 */
 };
 
 struct LhFleetNode {
@@ -110,6 +111,7 @@ struct LhFleetHost {
     const LhObject *policy; /* Accepted of the NodePolicy, unknown or NULL */
     GPtrArray *nodes;       /* LhFleetNode */
     gint64 used_bytes, used_items, restored_bytes, restored_items;
+    gint64 unsized; /* assignments of unknown size: while there are any, its room is not known */
 };
 
 /* A desired object and what admission made of it. */

@@ -392,6 +392,8 @@ static void count(LhFleetAssignment *assignment, gint64 sign)
     }
     if (assignment->loading)
         assignment->node->loading += sign;
+    if (assignment->unsized)
+        host->unsized += sign;
 }
 
 void lh_fleet_uncount(LhFleet *fleet, LhFleetAssignment *assignment)
@@ -400,7 +402,7 @@ void lh_fleet_uncount(LhFleet *fleet, LhFleetAssignment *assignment)
     fleet->assigned_items -= assignment->items;
     fleet->evicting_items -= assignment->evicting;
     assignment->bytes = assignment->items = 0;
-    assignment->loading = assignment->evicting = FALSE;
+    assignment->loading = assignment->evicting = assignment->unsized = FALSE;
 }
 
 static void recount(LhFleet *fleet, LhFleetAssignment *assignment)
@@ -419,6 +421,8 @@ static void recount(LhFleet *fleet, LhFleetAssignment *assignment)
                            && replica->restored;
     assignment->loading = load != NULL && lh_fleet_answer(assignment) != LH_ITEM_LIVE;
     assignment->evicting = load == NULL && lh_object_known(assignment->object);
+    assignment->unsized = !lh_object_known(assignment->object)
+                          && lh_fleet_snapshot_object(assignment->replica->snapshot) == NULL;
     count(assignment, 1);
     fleet->assigned_items += assignment->items;
     fleet->evicting_items += assignment->evicting;

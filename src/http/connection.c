@@ -49,10 +49,16 @@ void lh_http_connection_stop_waiting(LhHttpConnection *connection)
 void lh_http_connection_wait(LhHttpConnection *connection)
 {
     LhHttpServer *server = connection->server;
+    gint64 timeout_ms = connection->peer_closed ? HTTP_CLOSED_TIMEOUT_MS : HTTP_REQUEST_TIMEOUT_MS;
     lh_http_connection_stop_waiting(connection);
     connection->waiting = TRUE;
-    connection->deadline_ms = lh_mono_ms(server->env) + HTTP_REQUEST_TIMEOUT_MS;
-    g_queue_push_tail_link(&server->waiting, &connection->waiting_link);
+    connection->deadline_ms = lh_mono_ms(server->env) + timeout_ms;
+    GList *before = connection->peer_closed ? server->waiting.head : NULL;
+    while (before != NULL &&
+           ((LhHttpConnection *)before->data)->deadline_ms <= connection->deadline_ms) {
+        before = before->next;
+    }
+    g_queue_insert_before_link(&server->waiting, before, &connection->waiting_link);
     deadline_arm(server);
 }
 
@@ -118,6 +124,11 @@ void lh_http_connection_lost(LhHttpConnection *connection)
 {
     LhHttpRequest *request = connection->request;
     connection->peer_closed = TRUE;
+    if (connection->waiting) {
+        /* What it had still sent may make a request. libmicrohttpd does not always see the end when
+         * it came together with data. */
+        lh_http_connection_wait(connection);
+    }
     if (request == NULL) {
         return;
     }

@@ -12,7 +12,8 @@
 #include <microhttpd.h>
 
 #define HTTP_REQUEST_TIMEOUT_MS 30000
-#define HTTP_IDLE_TIMEOUT_S     60 /* no progress at all; libmicrohttpd's own timeout */
+#define HTTP_CLOSED_TIMEOUT_MS  1000 /* for what a peer has sent before it closed its side */
+#define HTTP_IDLE_TIMEOUT_S     60   /* no progress at all; libmicrohttpd's own timeout */
 #define HTTP_COMMENT_MS         15000
 #define HTTP_STREAM_MAX_BYTES   (4 * 1024 * 1024)
 #define HTTP_MEMORY_BYTES       (32 * 1024) /* headers, read and write buffer of one connection */
@@ -55,6 +56,7 @@ struct LhHttpServer {
     GPtrArray *routes;
     GQueue connections, waiting, streams;
     LhTimer *deadline_timer, *comment_timer;
+    gint64 deadline_timer_ms;
 };
 
 typedef enum {

@@ -5,16 +5,16 @@
  */
 #include "mirror/mirror.h"
 
-#include <string.h>
-
 #include "base/errors.h"
 #include "base/log.h"
 #include "etcd/list.h"
 #include "etcd/watcher.h"
 #include "mirror/store.h"
 
+#include <string.h>
+
 #define RELIST_FIRST_MS 100
-#define RELIST_CAP_MS 5000
+#define RELIST_CAP_MS   5000
 
 typedef struct {
     const LhMirrorFuncs *funcs;
@@ -142,9 +142,10 @@ static void tell_applied(LhMirror *mirror)
 
 static void tell_regressed(LhMirror *mirror, gint64 to_revision)
 {
-    lh_log(LH_LOG_ERROR, "etcd went back in time or is another cluster: it was restored from a backup",
-           "from_revision", lh_fmt("%" G_GINT64_FORMAT, mirror->revision), "to_revision",
-           lh_fmt("%" G_GINT64_FORMAT, to_revision), "next", "list again and brake deletions", NULL);
+    lh_log(
+        LH_LOG_ERROR, "etcd went back in time or is another cluster: it was restored from a backup",
+        "from_revision", lh_fmt("%" G_GINT64_FORMAT, mirror->revision), "to_revision",
+        lh_fmt("%" G_GINT64_FORMAT, to_revision), "next", "list again and brake deletions", NULL);
     for (guint i = 0; i < mirror->listeners->len && !mirror->freed; i++) {
         Listener *listener = &g_array_index(mirror->listeners, Listener, i);
         if (listener->funcs->regressed != NULL)
@@ -165,8 +166,8 @@ static gboolean key_of(const LhMirror *mirror, const LhKv *kv, Key *out)
 
     if (kv->key_len < prefix || memcmp(kv->key, mirror->prefix, prefix) != 0)
         return FALSE;
-    if (memchr(kv->key, 0, kv->key_len) != NULL
-        || !lh_key_split(kv->key + prefix, &out->kind, &out->name))
+    if (memchr(kv->key, 0, kv->key_len) != NULL ||
+        !lh_key_split(kv->key + prefix, &out->kind, &out->name))
         out->kind = LH_N_KINDS;
     return TRUE;
 }
@@ -203,8 +204,8 @@ static void remove_object(LhMirror *mirror, LhKind kind, const char *name)
 
 static LhObject *parse(const Key *key, const LhKv *kv)
 {
-    return lh_object_parse(key->kind, key->name, kv->value, kv->value_len, kv->create_rev, kv->mod_rev,
-                           kv->lease);
+    return lh_object_parse(key->kind, key->name, kv->value, kv->value_len, kv->create_rev,
+                           kv->mod_rev, kv->lease);
 }
 
 static void apply_event(LhMirror *mirror, const LhEtcdEvent *event)
@@ -240,8 +241,9 @@ static gboolean unchanged(const LhObject *known, const LhObject *listed)
     gsize known_len = 0, listed_len = 0;
     const char *known_raw, *listed_raw;
 
-    if (known == NULL || known->mod_rev != listed->mod_rev || known->create_rev != listed->create_rev
-        || known->lease != listed->lease || lh_object_known(known) != lh_object_known(listed))
+    if (known == NULL || known->mod_rev != listed->mod_rev ||
+        known->create_rev != listed->create_rev || known->lease != listed->lease ||
+        lh_object_known(known) != lh_object_known(listed))
         return FALSE;
     known_raw = lh_object_raw(known, &known_len);
     listed_raw = lh_object_raw(listed, &listed_len);
@@ -378,7 +380,8 @@ static void on_list_done(const LhEtcdHeader *header, const GError *error, gpoint
 
     mirror->list = NULL;
     if (error != NULL) {
-        gint64 wait = lh_backoff_ms(mirror->env, mirror->attempts++, RELIST_FIRST_MS, RELIST_CAP_MS);
+        gint64 wait = lh_backoff_ms(mirror->env, mirror->attempts++, RELIST_FIRST_MS,
+                                    RELIST_CAP_MS);
         /* Said once, then at every eighth attempt: an outage must not fill the log. */
         if (mirror->attempts % 8 == 1)
             lh_log(LH_LOG_WARNING, "list failed", "prefix", mirror->prefix, "why", error->message,
@@ -390,8 +393,8 @@ static void on_list_done(const LhEtcdHeader *header, const GError *error, gpoint
     begin_telling(mirror);
     mirror->attempts = 0;
     mirror->heard_ms = lh_mono_ms(mirror->env);
-    if (mirror->revision != 0
-        && (header->revision < mirror->revision || header->cluster_id != mirror->cluster_id))
+    if (mirror->revision != 0 &&
+        (header->revision < mirror->revision || header->cluster_id != mirror->cluster_id))
         tell_regressed(mirror, header->revision);
     apply_list(mirror);
     drop_listed(mirror);
@@ -413,8 +416,8 @@ static void start_list(LhMirror *mirror)
 {
     mirror->listed = g_ptr_array_new_with_free_func((GDestroyNotify)lh_object_unref);
     mirror->foreign_seen = lh_mirror_foreign_new();
-    mirror->list =
-        lh_list_start(mirror->env, mirror->etcd, mirror->prefix, 0, 0, &list_funcs, mirror);
+    mirror->list = lh_list_start(mirror->env, mirror->etcd, mirror->prefix, 0, 0, &list_funcs,
+                                 mirror);
 }
 
 void lh_mirror_start(LhMirror *mirror)
@@ -425,8 +428,8 @@ void lh_mirror_start(LhMirror *mirror)
 
 /* ---- replay ---- */
 
-void lh_mirror_load(LhMirror *mirror, const char *key, const char *value, gsize len, gint64 create_rev,
-                    gint64 mod_rev, gint64 lease)
+void lh_mirror_load(LhMirror *mirror, const char *key, const char *value, gsize len,
+                    gint64 create_rev, gint64 mod_rev, gint64 lease)
 {
     g_autofree char *whole = g_strconcat(mirror->prefix, key, NULL);
     LhEtcdEvent event = {
@@ -494,11 +497,12 @@ guint lh_mirror_count(const LhMirror *mirror, LhKind kind)
 
 guint lh_mirror_invalid(const LhMirror *mirror, LhKind kind)
 {
-    return kind == LH_N_KINDS ? g_hash_table_size(mirror->store.foreign) : mirror->store.invalid[kind];
+    return kind == LH_N_KINDS ? g_hash_table_size(mirror->store.foreign)
+                              : mirror->store.invalid[kind];
 }
 
-void lh_mirror_foreach(const LhMirror *mirror, LhKind kind, void (*func)(const LhObject *object, gpointer data),
-                       gpointer data)
+void lh_mirror_foreach(const LhMirror *mirror, LhKind kind,
+                       void (*func)(const LhObject *object, gpointer data), gpointer data)
 {
     GHashTableIter iter;
     gpointer object;
@@ -515,7 +519,8 @@ static gint by_name(gconstpointer a, gconstpointer b)
 
 GPtrArray *lh_mirror_list(const LhMirror *mirror, LhKind kind)
 {
-    GPtrArray *all = g_ptr_array_new_full(lh_mirror_count(mirror, kind), (GDestroyNotify)lh_object_unref);
+    GPtrArray *all = g_ptr_array_new_full(lh_mirror_count(mirror, kind),
+                                          (GDestroyNotify)lh_object_unref);
     GHashTableIter iter;
     gpointer object;
 

@@ -33,7 +33,8 @@ typedef struct {
 
 /* @prefix ends with '/'; copied. Nothing happens before lh_mirror_start. */
 LhMirror *lh_mirror_new(LhEnv *env, LhEtcd *etcd, const char *prefix);
-void lh_mirror_free(LhMirror *mirror); /* accepts NULL; may be called inside a listener's callback */
+void lh_mirror_free(
+    LhMirror *mirror); /* accepts NULL; may be called inside a listener's callback */
 
 /* Listeners are called in the order in which they were added. */
 void lh_mirror_listen(LhMirror *mirror, const LhMirrorFuncs *funcs, gpointer data);
@@ -41,8 +42,8 @@ void lh_mirror_unlisten(LhMirror *mirror, const LhMirrorFuncs *funcs, gpointer d
 void lh_mirror_start(LhMirror *mirror);
 
 /* Puts one key's value in (@value NULL: deletes it) without any etcd: replaying recorded inputs. */
-void lh_mirror_load(LhMirror *mirror, const char *key, const char *value, gsize len, gint64 create_rev,
-                    gint64 mod_rev, gint64 lease);
+void lh_mirror_load(LhMirror *mirror, const char *key, const char *value, gsize len,
+                    gint64 create_rev, gint64 mod_rev, gint64 lease);
 /* Ends a replay: reports @revision as applied. */
 void lh_mirror_loaded(LhMirror *mirror, gint64 revision);
 
@@ -56,11 +57,11 @@ gboolean lh_mirror_synced(const LhMirror *mirror);
 gint64 lh_mirror_staleness_ms(const LhMirror *mirror);
 
 const LhObject *lh_mirror_get(const LhMirror *mirror, LhKind kind, const char *name);
-guint lh_mirror_count(const LhMirror *mirror, LhKind kind);   /* unknown ones included */
+guint lh_mirror_count(const LhMirror *mirror, LhKind kind); /* unknown ones included */
 /* Unknown objects of @kind; LH_N_KINDS: keys of no known kind. */
 guint lh_mirror_invalid(const LhMirror *mirror, LhKind kind);
 /* In no order. The mirror must not change meanwhile. */
-void lh_mirror_foreach(const LhMirror *mirror, LhKind kind, void (*func)(const LhObject *object, gpointer data),
-                       gpointer data);
+void lh_mirror_foreach(const LhMirror *mirror, LhKind kind,
+                       void (*func)(const LhObject *object, gpointer data), gpointer data);
 /* All objects of a kind sorted by name, each with a reference; free with g_ptr_array_unref. */
 GPtrArray *lh_mirror_list(const LhMirror *mirror, LhKind kind);

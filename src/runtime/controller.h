@@ -23,9 +23,12 @@ typedef struct {
 typedef struct {
     gint64 now_ms;   /* epoch */
     gint64 revision; /* of the mirror that the index was folded from */
-    gint64 epoch;    /* create revision of the leader key; 0 when nobody leads here (plan shown only) */
-    gint64 led_ms;   /* epoch ms since when this instance leads: waits that must be its own begin here */
-    gboolean regressed; /* etcd went back in time, and nobody has confirmed since: brake deletions */
+    gint64
+        epoch; /* create revision of the leader key; 0 when nobody leads here (plan shown only) */
+    gint64
+        led_ms; /* epoch ms since when this instance leads: waits that must be its own begin here */
+    gboolean
+        regressed;    /* etcd went back in time, and nobody has confirmed since: brake deletions */
     guint max_groups; /* budget; a controller that stops there sets plan->more */
 } LhPlanContext;
 

@@ -8,7 +8,7 @@
 #include "runtime/internal.h"
 
 #define RETRY_FIRST_MS 50
-#define RETRY_CAP_MS 2000
+#define RETRY_CAP_MS   2000
 
 static char *leader_value(const LhRuntime *runtime)
 {
@@ -127,7 +127,8 @@ static void find_oldest(const LhObject *object, gpointer data)
 {
     Oldest *oldest = data;
 
-    if (strncmp(object->name, oldest->controller, oldest->len) != 0 || object->name[oldest->len] != '/')
+    if (strncmp(object->name, oldest->controller, oldest->len) != 0 ||
+        object->name[oldest->len] != '/')
         return;
     if (oldest->oldest == 0 || object->create_rev < oldest->oldest)
         oldest->oldest = object->create_rev;
@@ -156,8 +157,8 @@ void lh_election_step_down(Runner *runner, const char *why)
         return;
     runner->leads = FALSE;
     lh_gauge_set(runtime->metrics, "leader", runner->labels, 0);
-    for (guint i = 0; runner->controller->gauge_names != NULL && runner->controller->gauge_names[i] != NULL;
-         i++)
+    for (guint i = 0;
+         runner->controller->gauge_names != NULL && runner->controller->gauge_names[i] != NULL; i++)
         lh_metrics_drop(runtime->metrics, runner->controller->gauge_names[i]);
     lh_log(LH_LOG_WARNING, "leads no more", "controller", runner->controller->name, "epoch",
            lh_fmt("%" G_GINT64_FORMAT, runner->key_create), "why", why, NULL);
@@ -204,7 +205,8 @@ void lh_election_update(Runner *runner)
     gint64 revision = lh_mirror_revision(runtime->mirror);
     g_autofree char *name = NULL;
     const LhObject *mine;
-    Oldest oldest = {.controller = runner->controller->name, .len = strlen(runner->controller->name)};
+    Oldest oldest = {.controller = runner->controller->name,
+                     .len = strlen(runner->controller->name)};
 
     if (runner->leader_key == NULL || revision == 0 || lh_lease_id(runtime->lease) == 0)
         return;
@@ -292,8 +294,8 @@ static void on_void(const LhTxnReply *reply, const GError *error, gpointer data)
         return;
     }
     if (error != NULL) {
-        gint64 wait =
-            lh_backoff_ms(runtime->env, runner->void_attempts++, RETRY_FIRST_MS, RETRY_CAP_MS);
+        gint64 wait = lh_backoff_ms(runtime->env, runner->void_attempts++, RETRY_FIRST_MS,
+                                    RETRY_CAP_MS);
         runner->timer = lh_timer_in(runtime->env, wait, on_void_retry, runner);
         return;
     }
@@ -325,8 +327,8 @@ void lh_election_void(Runner *runner)
 {
     runner->state = LH_ROUND_VOIDING;
     runner->void_attempts = 0;
-    lh_log(LH_LOG_WARNING, "a transaction's outcome is unknown", "controller", runner->controller->name,
-           "epoch", lh_fmt("%" G_GINT64_FORMAT, runner->key_create), "next",
-           "rewrite the leader key, which voids it, and plan again", NULL);
+    lh_log(LH_LOG_WARNING, "a transaction's outcome is unknown", "controller",
+           runner->controller->name, "epoch", lh_fmt("%" G_GINT64_FORMAT, runner->key_create),
+           "next", "rewrite the leader key, which voids it, and plan again", NULL);
     send_void(runner);
 }

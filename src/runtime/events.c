@@ -3,20 +3,20 @@
  * shared by up to 1,000 of them, written once a second under the controller's fence, never in a decision's
  * transaction. Events are for people: one that cannot be written is dropped with a log line.
  */
-#include <string.h>
-
 #include "base/errors.h"
 #include "base/log.h"
 #include "runtime/internal.h"
 
-#define FLUSH_MS 1000
-#define AGGREGATE_MS (10 * 60 * 1000)
-#define LEASE_TTL_S 3600
-#define LEASE_EVENTS 1000
+#include <string.h>
+
+#define FLUSH_MS       1000
+#define AGGREGATE_MS   (10 * 60 * 1000)
+#define LEASE_TTL_S    3600
+#define LEASE_EVENTS   1000
 #define LEASE_FRESH_MS (30 * 60 * 1000) /* an event lives at least half an hour */
-#define MAX_PENDING 200                 /* different ones a second and controller */
-#define MAX_TXN 60
-#define MAX_SEEN 5000
+#define MAX_PENDING    200              /* different ones a second and controller */
+#define MAX_TXN        60
+#define MAX_SEEN       5000
 
 /* One event as it is told: the same reason and object within ten minutes only count. */
 typedef struct {
@@ -109,8 +109,8 @@ void lh_recorder_add(LhEventRecorder *recorder, Runner *runner, const LhPlanEven
 {
     LhRuntime *runtime = recorder->runtime;
     gint64 now = lh_mono_ms(runtime->env);
-    g_autofree char *key =
-        g_strjoin(" ", runner->controller->name, event->reason, event->object, NULL);
+    g_autofree char *key = g_strjoin(" ", runner->controller->name, event->reason, event->object,
+                                     NULL);
     Told *told = g_hash_table_lookup(recorder->seen, key);
 
     if (told != NULL && !told->pending && told->mono_ms + AGGREGATE_MS < now) {
@@ -242,8 +242,8 @@ static gboolean have_lease(LhEventRecorder *recorder)
 {
     LhRuntime *runtime = recorder->runtime;
 
-    if (recorder->lease != 0 && recorder->lease_events + MAX_TXN <= LEASE_EVENTS
-        && lh_mono_ms(runtime->env) <= recorder->lease_ms + LEASE_FRESH_MS)
+    if (recorder->lease != 0 && recorder->lease_events + MAX_TXN <= LEASE_EVENTS &&
+        lh_mono_ms(runtime->env) <= recorder->lease_ms + LEASE_FRESH_MS)
         return TRUE;
     if (recorder->grant == 0)
         recorder->grant = runtime->etcd->v->lease_grant(runtime->etcd, LEASE_TTL_S,

@@ -3,22 +3,22 @@
  * split; a compare that several groups share is sent once. The failure branch reads the leader key, which
  * tells "fenced" from "conflict". Must not retry anything: what failed is planned again.
  */
-#include <string.h>
-
 #include "base/errors.h"
 #include "base/log.h"
 #include "runtime/internal.h"
 
+#include <string.h>
+
 #define FENCE_COMPARES 2
-#define MAX_BYTES (1024 * 1024)
-#define THROTTLE_MS 1000
-#define MAX_THROTTLED 4096 /* remembered before old ones are forgotten */
+#define MAX_BYTES      (1024 * 1024)
+#define THROTTLE_MS    1000
+#define MAX_THROTTLED  4096 /* remembered before old ones are forgotten */
 
 typedef struct {
     LhExecution *execution;
-    GArray *compares; /* LhCompare; fence first */
-    GArray *ops;      /* LhTxnOp */
-    GArray *groups;   /* guint: indexes into the plan */
+    GArray *compares;     /* LhCompare; fence first */
+    GArray *ops;          /* LhTxnOp */
+    GArray *groups;       /* guint: indexes into the plan */
     GHashTable *expected; /* key -> LhCompare* index + 1 */
     GHashTable *written;  /* keys that an op writes */
     gsize bytes;
@@ -86,8 +86,8 @@ static Txn *txn_new(LhExecution *execution)
 
 static const char *whole_key(LhExecution *execution, const char *key)
 {
-    g_autofree char *whole =
-        g_strconcat(lh_mirror_prefix(execution->runner->runtime->mirror), key, NULL);
+    g_autofree char *whole = g_strconcat(lh_mirror_prefix(execution->runner->runtime->mirror), key,
+                                         NULL);
 
     return g_string_chunk_insert_const(execution->keys, whole);
 }
@@ -115,8 +115,8 @@ static void need_of(LhExecution *execution, const LhGroup *group, Need *need)
         need->bytes += strlen(key) * 2 + (op->value == NULL ? 0 : strlen(op->value)) + 32;
     }
     for (guint i = 0; i < group->n_reliances; i++) {
-        const LhReliance *reliance =
-            &g_array_index(plan->reliances, LhReliance, group->first_reliance + i);
+        const LhReliance *reliance = &g_array_index(plan->reliances, LhReliance,
+                                                    group->first_reliance + i);
         const char *key = whole_key(execution, reliance->key);
         LhCompare compare = lh_compare_mod(key, reliance->mod_rev);
         if (reliance->none_below) {
@@ -185,7 +185,8 @@ static void add_group(Txn *txn, guint group, const Need *need)
         if (there != NULL && same_compare(there, compare))
             continue;
         g_array_append_vals(txn->compares, compare, 1);
-        g_hash_table_insert(txn->expected, (gpointer)compare->key, GUINT_TO_POINTER(txn->compares->len));
+        g_hash_table_insert(txn->expected, (gpointer)compare->key,
+                            GUINT_TO_POINTER(txn->compares->len));
     }
     for (guint i = 0; i < need->ops->len; i++) {
         const LhTxnOp *op = &g_array_index(need->ops, LhTxnOp, i);
@@ -201,8 +202,9 @@ static gboolean throttled(LhExecution *execution, const LhGroup *group)
 {
     Runner *runner = execution->runner;
     LhRuntime *runtime = runner->runtime;
-    const gint64 *last =
-        group->throttle == NULL ? NULL : g_hash_table_lookup(runtime->throttled, group->throttle);
+    const gint64 *last = group->throttle == NULL
+                             ? NULL
+                             : g_hash_table_lookup(runtime->throttled, group->throttle);
     gint64 now = lh_mono_ms(runtime->env);
 
     if (last == NULL || now >= *last + THROTTLE_MS)
@@ -226,10 +228,10 @@ static void pack(LhExecution *execution)
             continue;
         need_of(execution, group, &need);
         fresh = txn == NULL ? -1 : fits(txn, &need);
-        if (fresh < 0 || txn->groups->len >= execution->runner->pack
-            || txn->compares->len + (guint)fresh > LH_ETCD_MAX_TXN_OPS
-            || txn->ops->len + need.ops->len > LH_ETCD_MAX_TXN_OPS
-            || txn->bytes + need.bytes > MAX_BYTES)
+        if (fresh < 0 || txn->groups->len >= execution->runner->pack ||
+            txn->compares->len + (guint)fresh > LH_ETCD_MAX_TXN_OPS ||
+            txn->ops->len + need.ops->len > LH_ETCD_MAX_TXN_OPS ||
+            txn->bytes + need.bytes > MAX_BYTES)
             txn = txn_new(execution);
         add_group(txn, i, &need);
     }
@@ -251,8 +253,8 @@ static void finish(gpointer data)
     execution->result.error = NULL;
     result.unsent = execution->next < execution->txns->len;
     runner->execution = NULL;
-    if (execution->plan->wake_ms != 0
-        && (runner->wake_wall_ms == 0 || execution->plan->wake_ms < runner->wake_wall_ms))
+    if (execution->plan->wake_ms != 0 &&
+        (runner->wake_wall_ms == 0 || execution->plan->wake_ms < runner->wake_wall_ms))
         runner->wake_wall_ms = execution->plan->wake_ms;
     lh_execution_free(execution);
     lh_runner_executed(runner, &result);
@@ -286,13 +288,15 @@ static void report_group(LhExecution *execution, guint index, gint64 revision)
         if (lh_log_enabled(LH_LOG_INFO))
             lh_log(LH_LOG_INFO, op->type == LH_OP_PUT ? "put" : "deleted", "controller",
                    runner->controller->name, "key", op->key, "revision",
-                   lh_fmt("%" G_GINT64_FORMAT, revision), "rule", op->rule, "reason", op->reason, NULL);
+                   lh_fmt("%" G_GINT64_FORMAT, revision), "rule", op->rule, "reason", op->reason,
+                   NULL);
         if (runtime->observer != NULL)
             runtime->observer(runner->controller->name, op, revision, runtime->observer_data);
     }
     for (guint i = 0; i < group->n_events; i++)
-        lh_recorder_add(runtime->recorder, runner,
-                        &g_array_index(execution->plan->events, LhPlanEvent, group->first_event + i));
+        lh_recorder_add(
+            runtime->recorder, runner,
+            &g_array_index(execution->plan->events, LhPlanEvent, group->first_event + i));
     if (group->throttle != NULL)
         remember_throttle(runtime, group->throttle);
 }
@@ -337,7 +341,8 @@ static void on_txn(const LhTxnReply *reply, const GError *error, gpointer data)
             report_group(execution, g_array_index(txn->groups, guint, i), reply->header.revision);
     } else if (lh_election_still_ours(execution->runner, &reply->ops[0].range)) {
         execution->result.conflicts++;
-        execution->result.conflict_rev = MAX(execution->result.conflict_rev, reply->header.revision);
+        execution->result.conflict_rev = MAX(execution->result.conflict_rev,
+                                             reply->header.revision);
         outcome = "conflict";
     } else {
         execution->result.fenced = TRUE;
@@ -377,8 +382,8 @@ static gboolean must_stop(const LhExecution *execution)
 {
     const LhRoundResult *result = &execution->result;
 
-    return result->fenced || result->unknown > 0 || !lh_election_may_act(execution->runner)
-           || (result->error != NULL && lh_gerror_class(result->error) != LH_CLASS_TERMINAL);
+    return result->fenced || result->unknown > 0 || !lh_election_may_act(execution->runner) ||
+           (result->error != NULL && lh_gerror_class(result->error) != LH_CLASS_TERMINAL);
 }
 
 /* Sends as many as may be in flight, or ends the round. When it must stop nothing more is sent; what has
@@ -388,8 +393,8 @@ static void send_more(LhExecution *execution)
     Runner *runner = execution->runner;
     gboolean stop = must_stop(execution);
 
-    while (!stop && execution->next < execution->txns->len
-           && execution->in_flight < runner->runtime->options.max_in_flight)
+    while (!stop && execution->next < execution->txns->len &&
+           execution->in_flight < runner->runtime->options.max_in_flight)
         send_txn(g_ptr_array_index(execution->txns, execution->next++));
     if (execution->in_flight == 0 && execution->done_timer == NULL)
         execution->done_timer = lh_timer_in(runner->runtime->env, 0, finish, execution);

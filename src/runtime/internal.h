@@ -1,6 +1,6 @@
 /*
- * Between the files of the runtime only: runtime.c (life, folds, rounds), election.c (who leads),
- * executor.c (plans to transactions), events.c (what people are told).
+ * Between the files of the runtime only: runtime.c (life, folds), rounds.c (when to plan, and what
+ * follows), election.c (who leads), executor.c (plans to transactions), events.c (what people are told).
  */
 #pragma once
 
@@ -30,7 +30,7 @@ struct Runner {
     char *labels; /* controller="…" */
 
     /* election.c */
-    char *leader_key;          /* whole key under the present lease; NULL without one */
+    char *leader_key;           /* whole key under the present lease; NULL without one */
     gint64 key_create, key_mod; /* of our leader key as far as we know; 0: none */
     gint64 dead_create;         /* etcd said that the key of this create revision is gone */
     LhCallId campaign;
@@ -43,23 +43,24 @@ struct Runner {
     LhRoundState state;
     gboolean dirty;
     gint64 dirty_first_ms, dirty_last_ms; /* monotonic */
-    gint64 event_ms;                      /* monotonic, of the first change since the last plan; 0: none */
+    gint64 event_ms; /* monotonic, of the first change since the last plan; 0: none */
     guint n_triggers;
     char *triggers[LH_TRIGGERS_KEPT];
     gint64 wake_wall_ms;
-    LhTimer *timer; /* debounce, wake, backoff, catching: one at a time */
+    LhTimer *timer;  /* debounce, wake, backoff, catching: one at a time */
     gint64 wait_rev; /* never plans before the mirror is there: own writes */
     gint64 hope_rev; /* where it should be for a plan that conflicts no more; waited for a while */
     gboolean again;  /* plan again at once when caught up */
-    guint attempts; /* failed rounds in a row */
-    guint pack;     /* groups for each transaction at most */
+    guint attempts;  /* failed rounds in a row */
+    guint pack;      /* groups for each transaction at most */
     LhExecution *execution;
     LhCallId void_call;
     guint void_attempts;
     gint64 planned_ms; /* monotonic, when the round's plan was made */
     gint64 round_event_ms;
     gboolean regressed;
-    gboolean tainted; /* transactions under the present key were abandoned: void them before planning */
+    gboolean
+        tainted; /* transactions under the present key were abandoned: void them before planning */
 
     GPtrArray *events; /* PendingEvent, see events.c */
 };
@@ -96,7 +97,8 @@ struct LhRuntime {
     gpointer stop_data;
 };
 
-/* runtime.c */
+/* rounds.c */
+LhPlanContext lh_runner_context(const Runner *runner);
 void lh_runner_dirty(Runner *runner, const LhObject *cause);
 void lh_runner_schedule(Runner *runner);
 /* All transactions of the round have ended. */
@@ -109,6 +111,8 @@ typedef struct {
 } LhRoundResult;
 void lh_runner_executed(Runner *runner, const LhRoundResult *result);
 void lh_runner_reset_round(Runner *runner);
+
+/* runtime.c */
 /* etcd says that the lease does not exist, whatever its keepalives answer. */
 void lh_runtime_lease_is_gone(LhRuntime *runtime);
 void lh_runtime_maybe_stopped(LhRuntime *runtime);

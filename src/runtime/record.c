@@ -1,11 +1,11 @@
 /* Dump and replay of plan inputs; see record.h. No etcd and no clock: the recorded moment is the moment. */
 #include "runtime/record.h"
 
-#include <string.h>
-
 #include "base/errors.h"
 #include "base/json.h"
 #include "base/units.h"
+
+#include <string.h>
 
 #define MAX_LINE (8 * LH_JSON_MAX_BYTES) /* a value may be escaped, six bytes for one */
 
@@ -95,7 +95,8 @@ static gboolean load_line(LhMirror *mirror, const cJSON *line, guint number, GEr
     gsize len = value == NULL ? 0 : strlen(value);
 
     if (key == NULL || (value == NULL && base64 == NULL)) {
-        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "line %u: key and value must be strings", number);
+        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "line %u: key and value must be strings",
+                    number);
         return FALSE;
     }
     if (value == NULL)
@@ -105,8 +106,9 @@ static gboolean load_line(LhMirror *mirror, const cJSON *line, guint number, GEr
     return TRUE;
 }
 
-gboolean lh_record_load(const char *text, gsize len, void (*listen)(LhMirror *mirror, gpointer data),
-                        gpointer data, LhRecord *out, GError **error)
+gboolean lh_record_load(const char *text, gsize len,
+                        void (*listen)(LhMirror *mirror, gpointer data), gpointer data,
+                        LhRecord *out, GError **error)
 {
     const char *end = text + len;
     guint number = 0;
@@ -178,8 +180,8 @@ static void append_notes(GString *out, const LhPlan *plan)
     g_string_append_c(out, ']');
 }
 
-void lh_plan_append_json(GString *out, const LhController *controller, const LhPlan *plan, gboolean leader,
-                         gboolean paused)
+void lh_plan_append_json(GString *out, const LhController *controller, const LhPlan *plan,
+                         gboolean leader, gboolean paused)
 {
     g_autofree char *hash = lh_plan_hash(plan);
 
@@ -238,7 +240,7 @@ static gpointer replay_index(Replay *replay, const LhIndexType *type)
         if (g_ptr_array_index(replay->types, i) == type)
             return g_ptr_array_index(replay->indexes, i);
     g_ptr_array_add(replay->types, (gpointer)type);
-    g_ptr_array_add(replay->indexes, type->new());
+    g_ptr_array_add(replay->indexes, type->new ());
     return g_ptr_array_index(replay->indexes, replay->indexes->len - 1);
 }
 
@@ -251,8 +253,8 @@ static void replay_clear(Replay *replay)
     g_ptr_array_unref(replay->indexes);
 }
 
-static void append_plans(Replay *replay, const LhRecord *record, const LhController *const *controllers,
-                         const char *only, GString *out)
+static void append_plans(Replay *replay, const LhRecord *record,
+                         const LhController *const *controllers, const char *only, GString *out)
 {
     gboolean first = TRUE;
 

@@ -21,13 +21,14 @@ typedef struct {
 
 /* Makes a mirror without etcd, lets @listen add listeners, and replays @text into it. Errors: LH_ERR_INVALID
  * with the line's number. */
-gboolean lh_record_load(const char *text, gsize len, void (*listen)(LhMirror *mirror, gpointer data),
-                        gpointer data, LhRecord *out, GError **error);
+gboolean lh_record_load(const char *text, gsize len,
+                        void (*listen)(LhMirror *mirror, gpointer data), gpointer data,
+                        LhRecord *out, GError **error);
 
 /* {"controller":…,"hash":…,…,"ops":[…],"notes":[…],"nextAt":…} appended to @out. @leader, @paused as they
  * are; @brake may be NULL. */
-void lh_plan_append_json(GString *out, const LhController *controller, const LhPlan *plan, gboolean leader,
-                         gboolean paused);
+void lh_plan_append_json(GString *out, const LhController *controller, const LhPlan *plan,
+                         gboolean leader, gboolean paused);
 
 /* Reads a recorded input and appends {"revision":…,"hash":…,"controllers":[…]} with the plan of each of
  * @controllers (all, or the one named @only). Errors: LH_ERR_INVALID, LH_ERR_NOT_FOUND. */

@@ -1,335 +1,16 @@
 /*
- * The life of the runtime and the rounds of its controllers. A runner's round moves through the states of
- * LhRoundState by the table below, through enter(), or is reset when the runner steps down. Must not know
- * what any controller decides.
- *
- *   idle ─ dirty, debounced, leads ─▶ executing ─ all ended ─┬─▶ catching ─▶ idle (or plan again at once)
- *    ▲                                                       ├─▶ voiding ─▶ catching
- *    └────────────── step down, from anywhere ◀──────────────┴─▶ backoff ─▶ idle
+ * The life of the runtime: its controllers and indexes, what the mirror and the lease tell it, stopping, and
+ * what it says about itself. Must not know what any controller decides.
  */
 #include "runtime/runtime.h"
-
-#include <string.h>
 
 #include "base/errors.h"
 #include "base/log.h"
 #include "runtime/internal.h"
 
-#define BACKOFF_FIRST_MS 100
-#define BACKOFF_CAP_MS 10000
-#define CONFLICT_WAIT_MS 100 /* for the mirror, when the revision in the way is outside the prefix */
-#define CONFLICTS_AT_ONCE 6  /* rounds in a row that only met conflicts, before backing off */
-#define CONFLICT_CAP_MS 1000
+#include <string.h>
+
 #define STOP_MS 5000
-#define LONGEST_DEBOUNCE 2 /* times debounce, for a stream of changes that does not pause */
-
-static const guint8 allowed[] = {
-    [LH_ROUND_IDLE] = 1 << LH_ROUND_EXECUTING | 1 << LH_ROUND_VOIDING,
-    [LH_ROUND_EXECUTING] = 1 << LH_ROUND_VOIDING | 1 << LH_ROUND_CATCHING | 1 << LH_ROUND_BACKOFF
-                           | 1 << LH_ROUND_IDLE,
-    [LH_ROUND_VOIDING] = 1 << LH_ROUND_CATCHING | 1 << LH_ROUND_IDLE,
-    [LH_ROUND_CATCHING] = 1 << LH_ROUND_IDLE,
-    [LH_ROUND_BACKOFF] = 1 << LH_ROUND_IDLE,
-};
-
-static void enter(Runner *runner, LhRoundState state)
-{
-    g_assert(runner->state == state || (allowed[runner->state] & 1 << state) != 0);
-    runner->state = state;
-}
-
-/* ---- triggers ---- */
-
-static void clear_triggers(Runner *runner)
-{
-    for (guint i = 0; i < LH_TRIGGERS_KEPT; i++)
-        g_clear_pointer(&runner->triggers[i], g_free);
-    runner->n_triggers = 0;
-    runner->event_ms = 0;
-    runner->dirty = FALSE;
-}
-
-void lh_runner_dirty(Runner *runner, const LhObject *cause)
-{
-    gint64 now = lh_mono_ms(runner->runtime->env);
-
-    if (cause != NULL) {
-        if (runner->n_triggers < LH_TRIGGERS_KEPT)
-            runner->triggers[runner->n_triggers] =
-                g_strconcat(lh_kind_info(cause->kind)->plural, "/", cause->name, NULL);
-        runner->n_triggers++;
-        if (runner->event_ms == 0)
-            runner->event_ms = now;
-    }
-    if (!runner->dirty)
-        runner->dirty_first_ms = now;
-    runner->dirty = TRUE;
-    runner->dirty_last_ms = now;
-}
-
-static char *trigger_text(const Runner *runner)
-{
-    GString *text = g_string_new(NULL);
-
-    for (guint i = 0; i < MIN(runner->n_triggers, LH_TRIGGERS_KEPT); i++)
-        g_string_append_printf(text, "%s%s", i == 0 ? "" : ",", runner->triggers[i]);
-    if (runner->n_triggers > LH_TRIGGERS_KEPT)
-        g_string_append_printf(text, " and %u more", runner->n_triggers - LH_TRIGGERS_KEPT);
-    return g_string_free(text, FALSE);
-}
-
-/* ---- rounds ---- */
-
-static LhPlanContext context_of(const LhRuntime *runtime, const Runner *runner)
-{
-    return (LhPlanContext){
-        .now_ms = lh_wall_ms(runtime->env),
-        .revision = lh_mirror_revision(runtime->mirror),
-        .epoch = runner->leads ? runner->key_create : 0,
-        .led_ms = runner->leads ? runner->led_ms : lh_wall_ms(runtime->env),
-        .regressed = runner->regressed,
-        .max_groups = runtime->options.max_groups,
-    };
-}
-
-static void count_round(Runner *runner, const char *result)
-{
-    g_autofree char *labels =
-        lh_labels("controller", runner->controller->name, "result", result, NULL);
-
-    lh_counter_add(runner->runtime->metrics, "reconcile_total", labels, 1);
-}
-
-static void round_succeeded(Runner *runner, const char *result)
-{
-    LhRuntime *runtime = runner->runtime;
-
-    runner->attempts = 0;
-    count_round(runner, result);
-    lh_gauge_set(runtime->metrics, "last_successful_reconcile_timestamp_seconds", runner->labels,
-                 (double)lh_wall_ms(runtime->env) / 1000);
-}
-
-static void on_timer(gpointer data);
-
-static void set_timer(Runner *runner, gint64 mono_ms)
-{
-    lh_timer_clear(runner->runtime->env, &runner->timer);
-    runner->timer = lh_timer_at(runner->runtime->env, mono_ms, on_timer, runner);
-}
-
-static void run_round(Runner *runner)
-{
-    LhRuntime *runtime = runner->runtime;
-    LhPlanContext context = context_of(runtime, runner);
-    LhPlan *plan = lh_plan_new(FALSE);
-    g_autofree char *why = trigger_text(runner);
-    gint64 before = lh_mono_ms(runtime->env);
-
-    runner->controller->plan(runner->index, &context, plan);
-    runner->planned_ms = before;
-    if (runner->round_event_ms == 0)
-        runner->round_event_ms = runner->event_ms;
-    runner->wake_wall_ms = plan->wake_ms;
-    runner->again = plan->more;
-    lh_histogram_observe(runtime->metrics, "reconcile_duration_seconds", runner->labels,
-                         (double)(lh_mono_ms(runtime->env) - before) / 1000);
-    clear_triggers(runner);
-    if (lh_plan_groups(plan) == 0) {
-        lh_plan_free(plan);
-        runner->round_event_ms = 0;
-        round_succeeded(runner, "nothing");
-        /* In a turn of its own, also when it says that there is more: the lease needs the loop. */
-        set_timer(runner, before);
-        return;
-    }
-    lh_log(LH_LOG_INFO, "plan", "controller", runner->controller->name, "groups",
-           lh_fmt("%u", lh_plan_groups(plan)), "revision",
-           lh_fmt("%" G_GINT64_FORMAT, context.revision), "because", why, NULL);
-    enter(runner, LH_ROUND_EXECUTING);
-    runner->execution = lh_execution_start(runner, plan);
-}
-
-static gint64 debounce_until(const Runner *runner)
-{
-    const LhSettings *settings = runner->controller->settings(runner->index, runner->controller->name);
-    gint64 quiet = settings->debounce_ms;
-
-    return MIN(runner->dirty_last_ms + quiet, runner->dirty_first_ms + LONGEST_DEBOUNCE * quiet);
-}
-
-static gboolean paused(const Runner *runner)
-{
-    return runner->controller->settings(runner->index, runner->controller->name)->paused;
-}
-
-static void on_timer(gpointer data)
-{
-    Runner *runner = data;
-
-    runner->timer = NULL;
-    if (runner->state == LH_ROUND_BACKOFF || runner->state == LH_ROUND_CATCHING) {
-        enter(runner, LH_ROUND_IDLE);
-        lh_runner_dirty(runner, NULL);
-        runner->again = TRUE;
-    }
-    lh_runner_schedule(runner);
-}
-
-/* An idle runner: plans if it is time to, else sets the timer for when it will be. */
-static void schedule_idle(Runner *runner)
-{
-    LhRuntime *runtime = runner->runtime;
-    gint64 now = lh_mono_ms(runtime->env), wall = lh_wall_ms(runtime->env), due = 0;
-
-    if (!lh_election_may_act(runner) || paused(runner)
-        || lh_mirror_revision(runtime->mirror) < runner->wait_rev)
-        return;
-    if (runner->wake_wall_ms != 0 && runner->wake_wall_ms <= wall) {
-        runner->wake_wall_ms = 0;
-        runner->again = TRUE;
-    }
-    if (runner->again) {
-        runner->again = FALSE;
-        due = now;
-    } else if (runner->dirty) {
-        due = debounce_until(runner);
-    }
-    if (due != 0 && due <= now) {
-        lh_timer_clear(runtime->env, &runner->timer);
-        run_round(runner);
-        return;
-    }
-    if (runner->wake_wall_ms != 0 && (due == 0 || now + runner->wake_wall_ms - wall < due))
-        due = now + MIN(runner->wake_wall_ms - wall, 24 * 3600 * 1000);
-    if (due != 0)
-        set_timer(runner, due);
-}
-
-void lh_runner_schedule(Runner *runner)
-{
-    if (runner->state == LH_ROUND_CATCHING
-        && lh_mirror_revision(runner->runtime->mirror) >= MAX(runner->wait_rev, runner->hope_rev)) {
-        lh_timer_clear(runner->runtime->env, &runner->timer);
-        enter(runner, LH_ROUND_IDLE);
-    }
-    if (runner->state == LH_ROUND_IDLE)
-        schedule_idle(runner);
-}
-
-/* Waits for the mirror: for the own writes always, for @hope_rev (0: nothing) not for long. */
-static void catch_up(Runner *runner, gint64 hope_rev)
-{
-    enter(runner, LH_ROUND_CATCHING);
-    runner->hope_rev = hope_rev;
-    if (hope_rev != 0)
-        set_timer(runner, lh_mono_ms(runner->runtime->env) + CONFLICT_WAIT_MS);
-    lh_runner_schedule(runner);
-}
-
-/* Fewer groups share the fate of the next one that is refused. */
-static void pack_smaller(Runner *runner)
-{
-    runner->pack = MAX(1, MIN(runner->pack, 64) / 2);
-}
-
-static void back_off(Runner *runner, const GError *error)
-{
-    LhRuntime *runtime = runner->runtime;
-    gint64 wait = lh_backoff_ms(runtime->env, runner->attempts++, BACKOFF_FIRST_MS, BACKOFF_CAP_MS);
-
-    if (lh_gerror_class(error) == LH_CLASS_TERMINAL)
-        pack_smaller(runner);
-    count_round(runner, lh_error_name((LhErrorCode)error->code));
-    lh_log(LH_LOG_WARNING, "round failed", "controller", runner->controller->name, "why", error->message,
-           "next", "plan again", "in_ms", lh_fmt("%" G_GINT64_FORMAT, wait), NULL);
-    enter(runner, LH_ROUND_BACKOFF);
-    set_timer(runner, lh_mono_ms(runtime->env) + wait);
-}
-
-/* What conflicts with a mirror that is up to date would conflict for ever: not at once every time. */
-static void meet_conflict(Runner *runner, const LhRoundResult *result)
-{
-    LhRuntime *runtime = runner->runtime;
-    gint64 wait;
-
-    pack_smaller(runner);
-    count_round(runner, "conflict");
-    runner->again = TRUE;
-    if (result->committed == 0)
-        runner->attempts++;
-    if (runner->attempts <= CONFLICTS_AT_ONCE) {
-        catch_up(runner, result->conflict_rev);
-        return;
-    }
-    wait = lh_backoff_ms(runtime->env, runner->attempts - CONFLICTS_AT_ONCE, BACKOFF_FIRST_MS,
-                         CONFLICT_CAP_MS);
-    enter(runner, LH_ROUND_BACKOFF);
-    set_timer(runner, lh_mono_ms(runtime->env) + wait);
-}
-
-static void observe_latency(Runner *runner)
-{
-    LhRuntime *runtime = runner->runtime;
-
-    if (runner->round_event_ms != 0)
-        lh_histogram_observe(runtime->metrics, "event_to_commit_duration_seconds", runner->labels,
-                             (double)(lh_mono_ms(runtime->env) - runner->round_event_ms) / 1000);
-    runner->round_event_ms = 0;
-}
-
-void lh_runner_executed(Runner *runner, const LhRoundResult *result)
-{
-    LhRuntime *runtime = runner->runtime;
-
-    if (result->committed > 0) {
-        observe_latency(runner);
-        runner->attempts = 0;
-    }
-    if (runtime->stopping) {
-        enter(runner, LH_ROUND_IDLE);
-        lh_runtime_maybe_stopped(runtime);
-        return;
-    }
-    if (result->fenced) {
-        count_round(runner, "fenced");
-        enter(runner, LH_ROUND_IDLE);
-        lh_election_superseded(runner, "etcd refused a write: superseded");
-        return;
-    }
-    runner->again = runner->again || result->unsent;
-    if (result->unknown > 0) {
-        count_round(runner, "unknown_outcome");
-        lh_election_void(runner);
-        return;
-    }
-    if (result->failed > 0) {
-        back_off(runner, result->error);
-        return;
-    }
-    if (result->conflicts > 0) {
-        meet_conflict(runner, result);
-        return;
-    }
-    runner->pack = G_MAXUINT;
-    round_succeeded(runner, "ok");
-    catch_up(runner, 0);
-}
-
-void lh_runner_reset_round(Runner *runner)
-{
-    if (lh_execution_in_flight(runner->execution) || runner->state == LH_ROUND_VOIDING)
-        runner->tainted = TRUE;
-    g_clear_pointer(&runner->execution, lh_execution_free);
-    lh_etcd_cancel(runner->runtime->etcd, &runner->void_call);
-    lh_timer_clear(runner->runtime->env, &runner->timer);
-    runner->state = LH_ROUND_IDLE;
-    runner->hope_rev = runner->wake_wall_ms = 0; /* wait_rev stays: it is about writes, not rounds */
-    runner->again = FALSE;
-    runner->attempts = 0;
-    runner->pack = G_MAXUINT;
-    clear_triggers(runner);
-}
 
 /* ---- the mirror's changes ---- */
 
@@ -347,12 +28,13 @@ static void on_change(const LhObject *before, const LhObject *after, gpointer da
             continue;
         for (guint r = 0; r < runtime->n_runners; r++) {
             Runner *runner = &runtime->runners[r];
-            if (runner->leads && runner->index == slot->index && (runner->controller->kinds & bit) != 0)
+            if (runner->leads && runner->index == slot->index &&
+                (runner->controller->kinds & bit) != 0)
                 lh_runner_dirty(runner, object);
         }
     }
-    if (object->kind == LH_KIND_BRAKE && after != NULL && lh_object_known(after)
-        && ((const LhBrake *)after)->confirmed_at >= 0)
+    if (object->kind == LH_KIND_BRAKE && after != NULL && lh_object_known(after) &&
+        ((const LhBrake *)after)->confirmed_at >= 0)
         for (guint r = 0; r < runtime->n_runners; r++)
             if (strcmp(runtime->runners[r].controller->name, after->name) == 0)
                 runtime->runners[r].regressed = FALSE;
@@ -394,7 +76,8 @@ static void on_granted(gint64 lease, gint64 ttl_s, gpointer data)
 {
     g_autofree char *hex = lh_lease_hex(lease);
 
-    lh_log(LH_LOG_INFO, "lease granted", "lease", hex, "ttl_s", lh_fmt("%" G_GINT64_FORMAT, ttl_s), NULL);
+    lh_log(LH_LOG_INFO, "lease granted", "lease", hex, "ttl_s", lh_fmt("%" G_GINT64_FORMAT, ttl_s),
+           NULL);
     lh_election_lease_granted(data);
 }
 
@@ -404,8 +87,8 @@ static void on_doubt(gpointer data)
 
     if (runtime->options.fault_no_deadline)
         return;
-    lh_log(LH_LOG_WARNING, "lease in doubt", "why", "no answer to a keepalive within its TTL", "next",
-           "stop acting until it answers", NULL);
+    lh_log(LH_LOG_WARNING, "lease in doubt", "why", "no answer to a keepalive within its TTL",
+           "next", "stop acting until it answers", NULL);
     for (guint i = 0; i < runtime->n_runners; i++)
         lh_election_step_down(&runtime->runners[i], "its lease is in doubt");
 }
@@ -459,7 +142,7 @@ static gpointer index_of(LhRuntime *runtime, const LhIndexType *type)
     for (guint i = 0; i < runtime->indexes->len; i++)
         if (g_array_index(runtime->indexes, LhIndexSlot, i).type == type)
             return g_array_index(runtime->indexes, LhIndexSlot, i).index;
-    slot.index = type->new();
+    slot.index = type->new ();
     g_array_append_val(runtime->indexes, slot);
     return slot.index;
 }
@@ -510,8 +193,8 @@ LhRuntime *lh_runtime_new(LhEnv *env, LhEtcd *etcd, LhMirror *mirror, LhMetrics 
 
 void lh_runtime_start(LhRuntime *runtime)
 {
-    runtime->lease = lh_lease_start(runtime->env, runtime->etcd, runtime->options.lease_ttl_s, &lease_funcs,
-                                    runtime);
+    runtime->lease = lh_lease_start(runtime->env, runtime->etcd, runtime->options.lease_ttl_s,
+                                    &lease_funcs, runtime);
 }
 
 void lh_runtime_free(LhRuntime *runtime)
@@ -645,7 +328,7 @@ gconstpointer lh_runtime_index(const LhRuntime *runtime, const LhController *con
 {
     const Runner *runner = find_runner(runtime, controller->name);
 
-    *context = context_of(runtime, runner);
+    *context = lh_runner_context(runner);
     return runner->index;
 }
 
@@ -681,7 +364,8 @@ static void collect_kinds(LhRuntime *runtime, LhMetrics *metrics)
 {
     for (guint kind = 0; kind < LH_N_KINDS; kind++) {
         g_autofree char *labels = lh_labels("kind", lh_kind_info((LhKind)kind)->plural, NULL);
-        lh_gauge_set(metrics, "mirror_objects", labels, lh_mirror_count(runtime->mirror, (LhKind)kind));
+        lh_gauge_set(metrics, "mirror_objects", labels,
+                     lh_mirror_count(runtime->mirror, (LhKind)kind));
         lh_gauge_set(metrics, "invalid_objects", labels,
                      lh_mirror_invalid(runtime->mirror, (LhKind)kind));
     }
@@ -700,7 +384,8 @@ static void collect(LhMetrics *metrics, gpointer data)
     for (guint i = 0; i < runtime->n_runners; i++) {
         Runner *runner = &runtime->runners[i];
         const LhController *controller = runner->controller;
-        gint64 lag = runner->leads ? MAX(0, runner->wait_rev - lh_mirror_revision(runtime->mirror)) : 0;
+        gint64 lag = runner->leads ? MAX(0, runner->wait_rev - lh_mirror_revision(runtime->mirror))
+                                   : 0;
         lh_gauge_set(metrics, "queue_depth", runner->labels, runner->n_triggers);
         lh_gauge_set(metrics, "etcd_watch_lag_revisions", runner->labels, (double)lag);
         if (!runner->leads || controller->gauges == NULL)
@@ -722,12 +407,14 @@ void lh_runtime_declare_metrics(LhMetrics *metrics)
         {LH_GAUGE, "queue_depth", "Changes that wait for the controller's next plan."},
         {LH_GAUGE, "leader", "1 on the instance that leads the controller."},
         {LH_COUNTER, "etcd_txn_total", "Transactions by result."},
-        {LH_GAUGE, "etcd_watch_lag_revisions", "Revisions that the mirror is behind the own writes."},
+        {LH_GAUGE, "etcd_watch_lag_revisions",
+         "Revisions that the mirror is behind the own writes."},
         {LH_GAUGE, "mirror_objects", "Objects in the mirror by kind."},
         {LH_GAUGE, "mirror_revision", "The revision of etcd that the mirror shows."},
         {LH_GAUGE, "mirror_staleness_seconds", "Time since etcd was last heard."},
         {LH_GAUGE, "invalid_objects", "Objects that do not parse, and keys of no known kind."},
-        {LH_COUNTER, "fenced_writes_rejected_total", "Transactions that etcd refused to a past leader."},
+        {LH_COUNTER, "fenced_writes_rejected_total",
+         "Transactions that etcd refused to a past leader."},
         {LH_GAUGE, "brake", "1 while the controller is on its brake."},
         {LH_GAUGE, "items", "Items of a pool by the state that their nodes report."},
         {LH_GAUGE, "nodes", "Nodes of a pool by state."},

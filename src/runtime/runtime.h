@@ -56,7 +56,8 @@ gconstpointer lh_runtime_index(const LhRuntime *runtime, const LhController *con
 const LhController *const *lh_runtime_controllers(const LhRuntime *runtime);
 
 /* Everything in time order that has been decided and committed, as log lines; for tests. */
-typedef void (*LhRuntimeObserver)(const char *controller, const LhOp *op, gint64 revision, gpointer data);
+typedef void (*LhRuntimeObserver)(const char *controller, const LhOp *op, gint64 revision,
+                                  gpointer data);
 void lh_runtime_observe(LhRuntime *runtime, LhRuntimeObserver observer, gpointer data);
 
 /* Declares the metrics of this layer. */

@@ -125,9 +125,9 @@ static void a_killed_leader_is_replaced_in_the_middle(void **state)
 
 /* Stops the leader past its lease while it has something to decide, lets another take over, and goes on.
  * The old one has a plan due at once when it wakes: its debounce ended while it slept. */
-static Proc *stop_past_the_lease(World *world, const char *program, const char *const *extra)
+static Proc *stop_past_the_lease(World *world)
 {
-    Proc *first = manager_start_program(world, program, "m-1", extra);
+    Proc *first = manager_start(world, "m-1", short_lease);
 
     world_wait(world, leads, &(Leads){"cache-assigner", "m-1", FALSE}, "m-1 leads");
     world_wait(world, leads, &(Leads){"replica-creator", "m-1", FALSE}, "m-1 creates");
@@ -158,7 +158,7 @@ static gboolean heard_of(World *world, gpointer data)
 static void a_stopped_leader_writes_nothing_when_it_wakes(void **state)
 {
     World *world = *state;
-    Proc *first = stop_past_the_lease(world, "leasehold", short_lease);
+    Proc *first = stop_past_the_lease(world);
 
     world_poll(world, heard_of, first, "m-1 has caught up");
     publish_range(world, 60, 80);
@@ -173,15 +173,30 @@ static gboolean was_refused(World *world, gpointer data)
     return metric(data, "fenced_writes_rejected_total") > 0;
 }
 
-/* The same without the local deadline and without looking at its own leader key. */
+/* Without the local deadline and without looking at its own leader key, and with the new leader stopped
+ * too: what the old one then writes, nothing but the fence refuses. */
 static void the_fence_alone_holds(void **state)
 {
     World *world = *state;
-    Proc *first = stop_past_the_lease(world, "leasehold-faults", unguarded);
+    Proc *first = manager_start_program(world, "leasehold-faults", "m-1", unguarded), *second;
 
-    publish_range(world, 60, 80);
+    world_wait(world, leads, &(Leads){"cache-assigner", "m-1", FALSE}, "m-1 leads");
+    world_wait(world, leads, &(Leads){"replica-creator", "m-1", FALSE}, "m-1 creates");
+    second = manager_start(world, "m-2", short_lease);
+    prepare(world);
+    publish_range(world, 0, 20);
+    wait_assigned(world, 20);
+    kill(proc_pid(first), SIGSTOP);
+    world_wait(world, leads, &(Leads){"replica-creator", "m-2", FALSE}, "m-2 creates");
+    world_wait(world, leads, &(Leads){"cache-assigner", "m-2", FALSE}, "m-2 leads");
+    kill(proc_pid(second), SIGSTOP);
+    publish_range(world, 20, 40);
+    kill(proc_pid(first), SIGCONT);
     world_poll(world, was_refused, first, "etcd refuses a write of m-1");
-    wait_assigned(world, 80);
+    world_catch_up(world, world_revision(world));
+    assert_int_equal(lh_mirror_count(world->mirror, LH_KIND_REPLICA), 20);
+    kill(proc_pid(second), SIGCONT);
+    wait_assigned(world, 40);
     check(world, history_no_writes_of(world, "cache-assigner", "m-1", NULL));
     check(world, history_single_assignment(world));
 }

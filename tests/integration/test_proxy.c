@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define ACCEPTED "decided/accepted/services/held"
+#define STATUS "decided/status/services/held/admission"
 
 static gboolean is_holding(World *world, gpointer data)
 {
@@ -18,6 +19,11 @@ static gboolean is_holding(World *world, gpointer data)
 static gboolean is_accepted(World *world, gpointer data)
 {
     return world_get(world, LH_KIND_ACCEPTED, "services/%s", (const char *)data) != NULL;
+}
+
+static gboolean has_status(World *world, gpointer data)
+{
+    return world_get(world, LH_KIND_STATUS, "services/held/admission") != NULL;
 }
 
 static gboolean is_paused(World *world, gpointer data)
@@ -76,12 +82,14 @@ static void a_transaction_that_comes_late_is_refused(void **state)
 
     /* Over a new connection: the outcome is unknown, so the leader key is rewritten, then planned again. */
     world_wait(world, is_accepted, (gpointer) "held", "it is decided again");
+    world_wait(world, has_status, NULL, "and said");
     assert_int_equal(puts_of(world, ACCEPTED), 1);
     assert_true(leader_key_was_rewritten(world));
 
     /* Nothing that the late one compares is in its way any more, but the fence. */
     world_put(world, "desired/settings/admission", "{\"spec\":{\"paused\":true}}");
     world_poll(world, is_paused, manager, "admission is paused");
+    world_delete(world, STATUS);
     world_catch_up(world, world_delete(world, ACCEPTED));
     proxy_release(proxy);
     world_poll(world, has_answered, proxy, "etcd answers on the old connection");

@@ -260,8 +260,8 @@ static void check_assignments(const History *h)
     }
 }
 
-/* All that registered nodes of @host are told to hold, after something was placed on @node. */
-static void check_host(const History *h, const char *node)
+/* All that registered nodes of the host are told to hold, after @size bytes were placed on @node. */
+static void check_host(const History *h, const char *node, gint64 size)
 {
     const LhNode *object = lookf(h->world, "actual/nodes/cache/%s", node);
     g_autoptr(GPtrArray) keys = keys_below(h->world, "decided/assignments/cache/");
@@ -279,7 +279,7 @@ static void check_host(const History *h, const char *node)
         if (assignment->snapshot != NULL && !g_hash_table_add(snapshots, (gpointer)assignment->snapshot))
             fail_msg("seed %u step %u: %s twice on %s", h->seed, h->step, assignment->snapshot, name);
     }
-    if (bytes > object->capacity_bytes || (object->capacity_items > 0 && items > object->capacity_items))
+    if ((size > 0 && bytes > object->capacity_bytes) || (object->capacity_items > 0 && items > object->capacity_items))
         fail_msg("seed %u step %u: %s holds %" PRId64 " bytes and %" PRId64 " items", h->seed, h->step,
                  object->node_name, bytes, items);
 }
@@ -295,7 +295,7 @@ static void commit(History *h, const LhPlan *plan, guint group)
         const LhOp *op = lh_plan_op(plan, range, i);
         if (op->kind == LH_KIND_ASSIGNMENT && op->type == LH_OP_PUT && op->expect_rev == 0) {
             g_autofree char *node = lh_name_part(op->name, 1);
-            check_host(h, node);
+            check_host(h, node, ((const LhAssignment *)look(h->world, op->key))->size_bytes);
         }
     }
 }

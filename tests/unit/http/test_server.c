@@ -1084,6 +1084,27 @@ static void test_stream_client_leaves(void **state)
     wait_for(f->n_closed == 2);
 }
 
+/* A client that shuts down its sending side still gets what is answered at once, but nobody waits
+ * for it. */
+static void test_half_closed(void **state)
+{
+    Fixture *f = *state;
+    Client *hello = client_new(f), *events = client_new(f);
+    client_ask(f, hello, "GET /hello HTTP/1.1", NULL);
+    shutdown(hello->fd, SHUT_WR);
+    wait_for(reply_complete(hello));
+    assert_int_equal(reply_status(hello), 200);
+    Client *partial = client_new(f);
+    client_send(partial, "GET /hel", 8);
+    shutdown(partial->fd, SHUT_WR);
+    settle();
+    clock_advance(&f->clock, 1000);
+    wait_for(hello->eof && partial->eof);
+    client_ask(f, events, "GET /events HTTP/1.1", NULL);
+    shutdown(events->fd, SHUT_WR);
+    wait_for(f->n_closed == 1);
+}
+
 static void test_stream_reader_sleeps(void **state)
 {
     Fixture *f = *state;
@@ -1169,6 +1190,7 @@ int main(void)
         test_case(test_large_file),
         test_case(test_stream),
         test_case(test_stream_client_leaves),
+        test_case(test_half_closed),
         test_case(test_stream_reader_sleeps),
         test_case(test_stream_burst),
         test_case(test_idle),

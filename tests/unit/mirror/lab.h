@@ -70,8 +70,9 @@ static void on_regressed(gint64 from, gint64 to, gpointer data)
                            to);
 }
 
-static const LhMirrorFuncs lab_funcs = {
-    .change = on_change, .applied = on_applied, .regressed = on_regressed};
+static const LhMirrorFuncs lab_funcs = {.change = on_change,
+                                        .applied = on_applied,
+                                        .regressed = on_regressed};
 
 static void quiet_log(G_GNUC_UNUSED const char *line, G_GNUC_UNUSED gpointer data)
 {

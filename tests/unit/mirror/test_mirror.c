@@ -50,8 +50,7 @@ static void changes_are_watched(void **state)
     put_snapshot(&lab, "a", 2);
     pass(&lab, 100);
     expect_told(&lab, "~snapshots/a@3 =3");
-    const LhSnapshot *a =
-        (const LhSnapshot *)lh_mirror_get(lab.mirror, LH_KIND_SNAPSHOT, "a");
+    const LhSnapshot *a = (const LhSnapshot *)lh_mirror_get(lab.mirror, LH_KIND_SNAPSHOT, "a");
     assert_int_equal(a->size_bytes, 2);
     assert_int_equal(a->o.create_rev, 2);
     drop_key(&lab, "published/snapshots/a");

@@ -19,19 +19,19 @@ static Lab *lab_with_events(guint64 seed, Manager **manager)
 
 typedef struct {
     guint n;
-    gint64 count;            /* of all */
-    GHashTable *of_lease;    /* lease -> number of events */
-    const char *reason;      /* only these; NULL: all */
-    char *message, *object;  /* of the last */
+    gint64 count;           /* of all */
+    GHashTable *of_lease;   /* lease -> number of events */
+    const char *reason;     /* only these; NULL: all */
+    char *message, *object; /* of the last */
     guint most;
 } Told;
 
 static void note_event(const LhKv *kv, gpointer data)
 {
     Told *told = data;
-    g_autoptr(LhObject) object =
-        lh_object_parse(LH_KIND_EVENT, kv->key + strlen(P "events/"), kv->value, kv->value_len,
-                        kv->create_rev, kv->mod_rev, kv->lease);
+    g_autoptr(LhObject) object = lh_object_parse(LH_KIND_EVENT, kv->key + strlen(P "events/"),
+                                                 kv->value, kv->value_len, kv->create_rev,
+                                                 kv->mod_rev, kv->lease);
     const LhEvent *event = (const LhEvent *)object;
 
     assert_null(object->error);
@@ -100,7 +100,8 @@ static void what_is_repeated_is_counted(void **state)
         unpublish(lab, 0, 1);
         pass(lab, 5000);
     }
-    Told created = what_was_told(lab, "ReplicaCreated"), deleted = what_was_told(lab, "ReplicaDeleted");
+    Told created = what_was_told(lab, "ReplicaCreated"),
+         deleted = what_was_told(lab, "ReplicaDeleted");
     assert_int_equal(created.n, 1);
     assert_int_equal(created.count, 20);
     assert_int_equal(deleted.n, 1);

@@ -3,73 +3,7 @@
  * runtime/executor: plans as full transactions, many in flight, and what becomes of those that fail or
  * whose outcome nobody knows. Its packing is checked on what etcd committed.
  */
-#include "lab.h"
-
-static void plan_one(LhPlan *plan, const char *snapshot, guint ordinal)
-{
-    LhReplica replica = {.snapshot = snapshot,
-                         .service = "s",
-                         .set = "default",
-                         .ordinal = ordinal,
-                         .expires_at = 1};
-    g_autofree char *name = lh_replica_name(snapshot, "default", ordinal, FALSE);
-
-    lh_plan_put(plan, LH_KIND_REPLICA, name, &replica, 0, "test", "because");
-}
-
-/* ---- a controller that must not be wrong about its own writes ---- */
-
-static gboolean note_placed(G_GNUC_UNUSED gpointer key, gpointer value, gpointer data)
-{
-    g_hash_table_add(data, (gpointer)((const LhReplica *)value)->snapshot);
-    return FALSE;
-}
-
-typedef struct {
-    GHashTable *placed;
-    LhPlan *plan;
-} Placing;
-
-static gboolean place(gpointer key, gpointer value, gpointer data)
-{
-    const LhObject *snapshot = value;
-    Placing *placing = data;
-
-    if (g_hash_table_contains(placing->placed, key))
-        return FALSE;
-    lh_plan_begin(placing->plan);
-    plan_one(placing->plan, key, script.plans);
-    lh_plan_rely(placing->plan, LH_KIND_SNAPSHOT, key, snapshot->mod_rev);
-    lh_plan_end(placing->plan);
-    return FALSE;
-}
-
-/* One replica for each snapshot that has none, in a place of its own each time, as an assigner would: a
- * plan that does not know what was written before it doubles. */
-static void place_once(const Index *index, G_GNUC_UNUSED const LhPlanContext *context, LhPlan *plan)
-{
-    g_autoptr(GHashTable) placed = g_hash_table_new(g_str_hash, g_str_equal);
-    Placing placing = {placed, plan};
-
-    g_tree_foreach(index->objects[LH_KIND_REPLICA], note_placed, placed);
-    g_tree_foreach(index->objects[LH_KIND_SNAPSHOT], place, &placing);
-}
-
-static void note_once(const LhKv *kv, gpointer data)
-{
-    char *end = strstr(kv->key, ".default.");
-
-    assert_true(g_hash_table_add(data, g_strndup(kv->key, (gsize)(end - kv->key))));
-}
-
-static void check_placed_once(Lab *lab, guint n)
-{
-    g_autoptr(GHashTable) seen = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
-
-    fake_etcd_foreach(lab->server, P "decided/replicas/", P "decided/replicas0", 0, note_once,
-                      seen);
-    assert_int_equal(g_hash_table_size(seen), n);
-}
+#include "place.h"
 
 /* ---- packing ---- */
 
@@ -221,7 +155,7 @@ static void what_excludes_each_other_goes_apart(void **state)
         publish(lab, 0, 1);
         pass(lab, 2000);
         /* Whatever came first, the others were refused, and never was one of two beside the other. */
-        guint first = 0, others = 0;
+        guint first = 0;
         for (gsize i = 0; i < fake_etcd_history_len(lab->server); i++) {
             const FakeCommit *commit = fake_etcd_history_at(lab->server, i);
             if (commit->cause != FAKE_BY_TXN ||
@@ -235,7 +169,6 @@ static void what_excludes_each_other_goes_apart(void **state)
             }
             assert_false(has_first && has_reliant);
             first += has_first;
-            others += has_reliant;
         }
         assert_int_equal(first, 1);
         assert_true(manager->tap->decisions >= 3);
@@ -301,7 +234,7 @@ static void a_lost_reply_is_looked_after(void **state)
 {
     guint late = 0;
 
-    for (guint64 seed = 100; seed < 120; seed++)
+    for (guint64 seed = 100; seed < 112; seed++)
         an_unknown_outcome(FAKE_FAULT_REPLY_LOST, seed, &late);
 }
 
@@ -309,7 +242,7 @@ static void a_lost_request_is_looked_after(void **state)
 {
     guint late = 0;
 
-    for (guint64 seed = 120; seed < 140; seed++)
+    for (guint64 seed = 120; seed < 132; seed++)
         an_unknown_outcome(FAKE_FAULT_REQUEST_LOST, seed, &late);
 }
 
@@ -317,9 +250,10 @@ static void a_late_request_is_refused(void **state)
 {
     guint late = 0;
 
-    for (guint64 seed = 140; seed < 160; seed++)
+    for (guint64 seed = 140; seed < 152; seed++)
         an_unknown_outcome(FAKE_FAULT_LATE_COMMIT, seed, &late);
-    assert_true(late >= 30); /* they arrived, and check_placed_once says that they changed nothing */
+    assert_true(late >=
+                18); /* they arrived, and check_placed_once says that they changed nothing */
 }
 
 /* The first decision's reply is lost, and the first rewrite of the leader key comes late: after the second
@@ -341,7 +275,7 @@ static void its_own_late_rewrite_is_adopted(void **state)
 {
     guint adopted = 0;
 
-    for (guint64 seed = 160; seed < 180; seed++) {
+    for (guint64 seed = 160; seed < 168; seed++) {
         Lab *lab = lab_new(seed);
         Manager *manager = lab_manager(lab, "m0");
         script.plan = place_once;
@@ -350,12 +284,12 @@ static void its_own_late_rewrite_is_adopted(void **state)
         gint64 epoch = lh_runtime_epoch(manager->runtime, NAME);
         manager->tap->fault = late_rewrite;
         manager->tap->faults_left = 2;
-        for (guint i = 0; i < 3000; i++) { /* 30 s: decisions all the time */
+        for (guint i = 0; i < 1000; i++) { /* 30 s: decisions all the time */
             publish(lab, i, 1);
-            pass(lab, 10);
+            pass(lab, 30);
         }
         wait_for(lab, all_idle, 10000);
-        check_placed_once(lab, 3000);
+        check_placed_once(lab, 1000);
         assert_int_equal(manager->tap->faults_left, 0);
         assert_int_equal(fake_etcd_stats(lab->server)->late_commits, 1);
         assert_int_equal(lh_runtime_epoch(manager->runtime, NAME), epoch);
@@ -430,8 +364,8 @@ static void conflicts_end(void **state)
     }
     assert_in_range(rounds, 50, 2000);
     assert_true(metric(manager, "etcd_txn_total", "result=\"conflict\"") > 0);
-    assert_true(metric(manager, "reconcile_total",
-                       "controller=\"" NAME "\",result=\"conflict\"") > 0);
+    assert_true(metric(manager, "reconcile_total", "controller=\"" NAME "\",result=\"conflict\"") >
+                0);
     pass(lab, 2000);
     assert_true(quiet(lab));
     lab_free(lab);
@@ -472,8 +406,8 @@ static void an_overloaded_etcd_is_spared(void **state)
     publish(lab, 0, 7000);
     pass(lab, 30000);
     assert_in_range(manager->tap->decisions, 5, 100);
-    assert_true(metric(manager, "reconcile_total",
-                       "controller=\"" NAME "\",result=\"overloaded\"") > 0);
+    assert_true(
+        metric(manager, "reconcile_total", "controller=\"" NAME "\",result=\"overloaded\"") > 0);
     assert_int_equal(manager->tap->rewrites, 0); /* surely nothing was done */
     manager->tap->faults_left = 0;
     wait_for(lab, quiet, 15000);
@@ -493,7 +427,7 @@ static void own_writes_are_seen_before_the_next_plan(void **state)
 {
     const FakeFaultRates rates = {.stream_closed = 8000};
 
-    for (guint64 seed = 190; seed < 210; seed++) {
+    for (guint64 seed = 190; seed < 202; seed++) {
         Lab *lab = lab_new(seed);
         Manager *manager = lab_manager(lab, "m0");
         script.plan = place_once;
@@ -515,94 +449,6 @@ static void own_writes_are_seen_before_the_next_plan(void **state)
     }
 }
 
-/* ---- everything at once ---- */
-
-static void trouble(Lab *lab)
-{
-    Manager *manager = &lab->managers[sim_world_below(lab->world, lab->n)];
-    LhEtcd *client = manager->tap->inner;
-
-    switch (sim_world_below(lab->world, 12)) {
-    case 0:
-        fake_etcd_elect(lab->server, (gint64)sim_world_below(lab->world, 9000));
-        break;
-    case 1:
-        sim_machine_pause(manager->env);
-        pass(lab, (gint64)sim_world_below(lab->world, 15000));
-        sim_machine_resume(manager->env);
-        break;
-    case 2:
-        fake_etcd_client_cut(client, (FakeCut)(1 + sim_world_below(lab->world, 3)));
-        pass(lab, (gint64)sim_world_below(lab->world, 20000));
-        fake_etcd_client_cut(client, FAKE_CUT_NONE);
-        break;
-    case 3:
-        fake_etcd_client_reset(client);
-        break;
-    case 4:
-        fake_etcd_compact(lab->server, fake_etcd_revision(lab->server));
-        fake_etcd_client_close_streams(client);
-        break;
-    case 5:
-        if (lh_runtime_lease(manager->runtime) != 0)
-            fake_etcd_revoke(lab->server, lh_runtime_lease(manager->runtime));
-        break;
-    case 6: {
-        g_autofree char *key = leader_key(manager);
-        fake_etcd_delete(lab->server, key, NULL);
-        break;
-    }
-    case 7:
-        fake_etcd_stop(lab->server);
-        pass(lab, (gint64)sim_world_below(lab->world, 3000));
-        fake_etcd_start(lab->server);
-        break;
-    default:
-        break;
-    }
-}
-
-static void whatever_happens_nothing_is_doubled(void **state)
-{
-    const FakeFaultRates rates = {.refused = 200,
-                                  .overloaded = 200,
-                                  .request_lost = 200,
-                                  .reply_lost = 300,
-                                  .late_commit = 300,
-                                  .stream_closed = 300};
-    guint64 late = 0, rewrites = 0, committed = 0;
-
-    for (guint64 seed = 1000; seed < 1040; seed++) {
-        Lab *lab = lab_new(seed);
-        guint n = 0;
-        script.plan = place_once;
-        for (guint i = 0; i < 3; i++) {
-            g_autofree char *name = g_strdup_printf("m%u", i);
-            Manager *manager = lab_manager(lab, name);
-            fake_etcd_client_fault_rates(manager->tap->inner, &rates);
-        }
-        for (guint i = 0; i < 25; i++) {
-            guint more = (guint)sim_world_below(lab->world, 300);
-            publish(lab, n, more);
-            n += more;
-            pass(lab, (gint64)sim_world_below(lab->world, 3000));
-            trouble(lab);
-        }
-        for (guint i = 0; i < lab->n; i++) {
-            fake_etcd_client_fault_rates(lab->managers[i].tap->inner, NULL);
-            rewrites += lab->managers[i].tap->rewrites;
-        }
-        pass(lab, 60000);
-        check_placed_once(lab, n);
-        assert_int_equal(n_leaders(lab), 1);
-        assert_true(all_idle(lab));
-        late += fake_etcd_stats(lab->server)->late_commits;
-        committed += lab->decisions;
-        lab_free(lab);
-    }
-    assert_true(late > 50 && rewrites > 100 && committed > 50000);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -621,7 +467,6 @@ int main(void)
         cmocka_unit_test(a_full_etcd_is_waited_for),
         cmocka_unit_test(an_overloaded_etcd_is_spared),
         cmocka_unit_test(own_writes_are_seen_before_the_next_plan),
-        cmocka_unit_test(whatever_happens_nothing_is_doubled),
     };
 
     return cmocka_run_group_tests_name("executor", tests, NULL, NULL);

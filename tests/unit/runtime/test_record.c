@@ -3,9 +3,8 @@
  * runtime/record: what was recorded from a living mirror gives the same plan offline, byte for byte; and
  * what was not recorded so is refused with the number of the line.
  */
-#include "runtime/record.h"
-
 #include "lab.h"
+#include "runtime/record.h"
 
 static void unused_listener(G_GNUC_UNUSED LhMirror *mirror, G_GNUC_UNUSED gpointer data)
 {
@@ -93,7 +92,8 @@ static void what_is_unknown_stays_unknown(void **state)
     assert_int_equal(record.now_ms, 12345);
     assert_int_equal(record.revision, lh_mirror_revision(manager->mirror));
     for (guint kind = 0; kind < LH_N_KINDS; kind++) {
-        assert_int_equal(lh_mirror_count(record.mirror, kind), lh_mirror_count(manager->mirror, kind));
+        assert_int_equal(lh_mirror_count(record.mirror, kind),
+                         lh_mirror_count(manager->mirror, kind));
         assert_int_equal(lh_mirror_invalid(record.mirror, kind),
                          lh_mirror_invalid(manager->mirror, kind));
     }

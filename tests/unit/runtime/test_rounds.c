@@ -254,14 +254,14 @@ static void the_metrics_tell_what_happened(void **state)
     assert_int_equal(metric(manager, "fenced_writes_rejected_total", NULL), 0);
     assert_non_null(strstr(text, "leasehold_fenced_writes_rejected_total 0"));
     assert_true(metric(manager, "reconcile_total", "controller=\"" NAME "\",result=\"ok\"") > 0);
-    assert_true(
-        metric(manager, "reconcile_total", "controller=\"" NAME "\",result=\"nothing\"") > 0);
+    assert_true(metric(manager, "reconcile_total", "controller=\"" NAME "\",result=\"nothing\"") >
+                0);
     double last = metric(manager, "last_successful_reconcile_timestamp_seconds", labels);
     assert_true(last * 1000 > SIM_WALL_START_MS + 1000);
     /* Two transactions, from the change to the commit about 50 ms (the debounce). */
     assert_non_null(strstr(text, "leasehold_etcd_txn_duration_seconds_count 2\n"));
-    assert_non_null(
-        strstr(text, "leasehold_event_to_commit_duration_seconds_count{controller=\"" NAME "\"} 1\n"));
+    assert_non_null(strstr(
+        text, "leasehold_event_to_commit_duration_seconds_count{controller=\"" NAME "\"} 1\n"));
     /* Stepped down: the fleet's gauges are another's. */
     g_autofree char *key = leader_key(manager);
     Manager *second = lab_manager(lab, "m1");

@@ -1,0 +1,313 @@
+/*
+ * What goes wrong: processes, networks, etcd, clocks. Which kinds of faults happen at all, and how
+ * often, is chosen by the seed. Each fault that lasts ends by a SimLater, so that when the faults end
+ * everything heals at once.
+ */
+#include "sim.h"
+
+#include <string.h>
+
+#define CRASH_AT_COMMIT 700 /* one in so many commits of managers and agents */
+
+/* ---- processes ---- */
+
+static SimProcess *any_up(Sim *sim, gboolean managers, gboolean agents)
+{
+    SimProcess *process = sim_any_process(sim, managers, agents);
+    return process->state == SIM_UP ? process : NULL;
+}
+
+static void crash_manager(Sim *sim)
+{
+    SimProcess *process = any_up(sim, TRUE, FALSE);
+    if (process == NULL)
+        return;
+    sim->counters.crashes++;
+    sim_process_crash(process);
+}
+
+static void crash_agent(Sim *sim)
+{
+    SimProcess *process = any_up(sim, FALSE, TRUE);
+    if (process == NULL)
+        return;
+    sim->counters.crashes++;
+    sim_process_crash(process);
+}
+
+static void crash_doomed(Sim *sim, SimProcess *process, const char *client, gint64 number)
+{
+    (void)number;
+    if (sim->calm || process->state == SIM_DOWN || strcmp(process->client, client) != 0)
+        return;
+    sim->counters.crashes_at_commit++;
+    sim_process_crash(process);
+}
+
+void sim_faults_commit(Sim *sim, const SimCommit *commit)
+{
+    if (sim->calm || !commit->alive || commit->commit->cause != FAKE_BY_TXN)
+        return;
+    if (sim_below(sim, CRASH_AT_COMMIT * 100) < sim->intensity)
+        sim_later(sim, 0, crash_doomed, commit->by, commit->by->client, 0);
+}
+
+static void stop_process(Sim *sim)
+{
+    SimProcess *process = any_up(sim, TRUE, TRUE);
+    if (process == NULL)
+        return;
+    sim->counters.graceful_stops++;
+    sim_process_stop(process);
+}
+
+static void end_pause(Sim *sim, SimProcess *process, const char *client, gint64 number)
+{
+    (void)number;
+    if (process->state == SIM_DOWN || strcmp(process->client, client) != 0 ||
+        !sim_machine_paused(process->env))
+        return;
+    sim_trace(sim, "continue %s", client);
+    sim_machine_resume(process->env);
+}
+
+static void pause_process(Sim *sim)
+{
+    SimProcess *process = any_up(sim, TRUE, TRUE);
+    if (process == NULL || sim_machine_paused(process->env))
+        return;
+    gint64 ms = sim_chance(sim, 50)   ? sim_between(sim, 50, 4000)
+                : sim_chance(sim, 70) ? sim_between(sim, 4000, 15000)
+                                      : sim_between(sim, 15000, 90000);
+    sim->counters.pauses++;
+    sim->counters.pauses_beyond_lease += ms > SIM_LEASE_TTL_S * 1000;
+    sim_trace(sim, "pause %s for %" G_GINT64_FORMAT " ms", process->client, ms);
+    sim_machine_pause(process->env);
+    sim_later(sim, ms, end_pause, process, process->client, 0);
+}
+
+/* ---- networks ---- */
+
+void sim_faults_rates(SimProcess *process)
+{
+    guint percent = process->sim->intensity;
+    const FakeFaultRates rates = {
+        .refused = 40 * percent / 100,
+        .overloaded = 20 * percent / 100,
+        .request_lost = 50 * percent / 100,
+        .reply_lost = 60 * percent / 100,
+        .late_commit = 60 * percent / 100,
+        .stream_closed = 25 * percent / 100,
+    };
+    fake_etcd_client_fault_rates(process->etcd, process->sim->calm ? NULL : &rates);
+}
+
+static void end_cut(Sim *sim, SimProcess *process, const char *client, gint64 number)
+{
+    (void)number;
+    if (process->state == SIM_DOWN || strcmp(process->client, client) != 0)
+        return;
+    sim_trace(sim, "heal %s", client);
+    fake_etcd_client_cut(process->etcd, FAKE_CUT_NONE);
+}
+
+static void cut(Sim *sim)
+{
+    SimProcess *process = sim_any_process(sim, TRUE, TRUE);
+    if (process->state == SIM_DOWN || fake_etcd_client_cut_state(process->etcd) != FAKE_CUT_NONE)
+        return;
+    FakeCut how = (FakeCut)(1 + sim_below(sim, 3));
+    gint64 ms = sim_chance(sim, 60) ? sim_between(sim, 100, 6000) : sim_between(sim, 6000, 40000);
+    sim->counters.cuts++;
+    sim_trace(sim, "cut %s %s for %" G_GINT64_FORMAT " ms", process->client,
+              how == FAKE_CUT_BOTH       ? "off"
+              : how == FAKE_CUT_REQUESTS ? "requests"
+                                         : "replies",
+              ms);
+    fake_etcd_client_cut(process->etcd, how);
+    sim_later(sim, ms, end_cut, process, process->client, 0);
+}
+
+static void reset(Sim *sim)
+{
+    SimProcess *process = sim_any_process(sim, TRUE, TRUE);
+    if (process->state == SIM_DOWN)
+        return;
+    sim->counters.resets++;
+    sim_trace(sim, "reset %s", process->client);
+    fake_etcd_client_reset(process->etcd);
+}
+
+static void close_streams(Sim *sim)
+{
+    SimProcess *process = sim_any_process(sim, TRUE, TRUE);
+    if (process->state == SIM_DOWN)
+        return;
+    sim->counters.streams_closed++;
+    sim_trace(sim, "close streams of %s", process->client);
+    fake_etcd_client_close_streams(process->etcd);
+}
+
+/* ---- etcd ---- */
+
+static void compact(Sim *sim)
+{
+    gint64 back = sim_chance(sim, 40) ? 0 : sim_between(sim, 0, 60);
+    gint64 revision = fake_etcd_revision(sim->server) - back;
+    sim_trace(sim, "compact %" G_GINT64_FORMAT, revision);
+    if (fake_etcd_compact(sim->server, revision))
+        sim->counters.compactions++;
+}
+
+static void elect(Sim *sim)
+{
+    gint64 ms = sim_between(sim, 50, 7000);
+    sim->counters.elections++;
+    sim_trace(sim, "etcd has no leader for %" G_GINT64_FORMAT " ms", ms);
+    fake_etcd_elect(sim->server, ms);
+}
+
+static void thaw(Sim *sim, SimProcess *process, const char *text, gint64 number)
+{
+    (void)process;
+    (void)text;
+    (void)number;
+    sim_trace(sim, "etcd goes on");
+    fake_etcd_thaw(sim->server);
+}
+
+static void freeze(Sim *sim)
+{
+    gint64 ms = sim_between(sim, 200, 16000);
+    sim->counters.freezes++;
+    sim_trace(sim, "etcd is frozen for %" G_GINT64_FORMAT " ms", ms);
+    fake_etcd_freeze(sim->server);
+    sim_later(sim, ms, thaw, NULL, NULL, 0);
+}
+
+static void start_etcd(Sim *sim, SimProcess *process, const char *text, gint64 number)
+{
+    (void)process;
+    (void)text;
+    (void)number;
+    sim_trace(sim, "etcd starts");
+    fake_etcd_start(sim->server);
+}
+
+static void stop_etcd(Sim *sim)
+{
+    gint64 ms = sim_between(sim, 100, 12000);
+    sim->counters.etcd_restarts++;
+    sim_trace(sim, "etcd is stopped for %" G_GINT64_FORMAT " ms", ms);
+    fake_etcd_stop(sim->server);
+    sim_later(sim, ms, start_etcd, NULL, NULL, 0);
+}
+
+static void find_space(Sim *sim, SimProcess *process, const char *text, gint64 number)
+{
+    (void)process;
+    (void)text;
+    (void)number;
+    sim_trace(sim, "etcd has space again");
+    fake_etcd_set_nospace(sim->server, FALSE, 0);
+}
+
+static void fill(Sim *sim)
+{
+    gint64 ms = sim_between(sim, 200, 8000);
+    sim->counters.nospace++;
+    sim_trace(sim, "etcd has no space for %" G_GINT64_FORMAT " ms", ms);
+    fake_etcd_set_nospace(sim->server, TRUE, (guint)sim_below(sim, 4));
+    sim_later(sim, ms, find_space, NULL, NULL, 0);
+}
+
+/* ---- clocks, leases, leaders ---- */
+
+static void jump_clock(Sim *sim)
+{
+    SimProcess *process = sim_any_process(sim, TRUE, TRUE);
+    process->wall_offset_ms = sim_between(sim, -SIM_CLOCK_MS, SIM_CLOCK_MS);
+    sim->counters.clock_jumps++;
+    sim_trace(sim, "clock of %s is off by %" G_GINT64_FORMAT " ms", process->name,
+              process->wall_offset_ms);
+    if (process->state != SIM_DOWN)
+        sim_machine_set_wall_offset(process->env, process->wall_offset_ms);
+}
+
+static const LhObject *any_object(Sim *sim, LhKind kind, const char *prefix)
+{
+    const LhObject *found = NULL;
+    guint n = 0;
+    g_autoptr(GList) names = g_list_sort(g_hash_table_get_keys(sim->model.kinds[kind]),
+                                         (GCompareFunc)strcmp);
+    for (GList *l = names; l != NULL; l = l->next)
+        if (g_str_has_prefix(l->data, prefix) && sim_below(sim, ++n) == 0)
+            found = sim_get(sim, kind, l->data);
+    return found;
+}
+
+static void revoke_lease(Sim *sim)
+{
+    gboolean node = sim_chance(sim, 60);
+    const LhObject *object = any_object(sim, node ? LH_KIND_NODE : LH_KIND_LEADER, "");
+    if (object == NULL || object->lease == 0 || !fake_etcd_lease_exists(sim->server, object->lease))
+        return;
+    sim->counters.revocations++;
+    sim_trace(sim, "revoke the lease of %s", object->name);
+    fake_etcd_revoke(sim->server, object->lease);
+}
+
+/* `leasehold leaders move`: all keys that are older than the chosen one go. */
+static void move_leader(Sim *sim)
+{
+    const LhController *const *all = lh_controllers();
+    guint n = 0;
+    while (all[n] != NULL)
+        n++;
+    g_autofree char *prefix = g_strconcat(all[sim_below(sim, n)]->name, "/", NULL);
+    const LhObject *chosen = any_object(sim, LH_KIND_LEADER, prefix);
+    g_autoptr(GList) names = g_list_sort(g_hash_table_get_keys(sim->model.kinds[LH_KIND_LEADER]),
+                                         (GCompareFunc)strcmp);
+    g_autoptr(GPtrArray) older = g_ptr_array_new_with_free_func(g_free);
+    for (GList *l = names; l != NULL && chosen != NULL; l = l->next)
+        if (g_str_has_prefix(l->data, prefix) &&
+            sim_get(sim, LH_KIND_LEADER, l->data)->create_rev < chosen->create_rev)
+            g_ptr_array_add(older, lh_key(LH_KIND_LEADER, l->data));
+    sim->counters.leader_moves += older->len > 0;
+    for (guint i = 0; i < older->len; i++)
+        sim_delete(sim, older->pdata[i]);
+}
+
+static void examine(Sim *sim)
+{
+    SimProcess *process = sim_any_process(sim, TRUE, FALSE);
+    if (process->state == SIM_UP)
+        sim_check_fold(process);
+}
+
+const SimActivity sim_faults[] = {
+    {"crash a manager", 60000, 0, crash_manager},
+    {"crash an agent", 40000, 0, crash_agent},
+    {"stop a process", 80000, 0, stop_process},
+    {"pause a process", 25000, 0, pause_process},
+    {"cut", 25000, 0, cut},
+    {"reset", 50000, 0, reset},
+    {"close streams", 30000, 0, close_streams},
+    {"compact", 15000, 0, compact},
+    {"etcd election", 70000, 0, elect},
+    {"etcd frozen", 150000, 0, freeze},
+    {"etcd restart", 180000, 0, stop_etcd},
+    {"etcd full", 200000, 0, fill},
+    {"clock jump", 40000, 0, jump_clock},
+    {"revoke", 120000, 0, revoke_lease},
+    {"move a leader", 90000, 0, move_leader},
+    {"examine", 20000, 1, examine},
+    {NULL, 0, 0, NULL},
+};
+
+void sim_faults_end(Sim *sim)
+{
+    for (guint i = 0; i < sim->n_processes; i++)
+        if (sim->processes[i].state != SIM_DOWN)
+            sim_faults_rates(&sim->processes[i]);
+}

@@ -1,0 +1,241 @@
+/*
+ * Where items are: never on two nodes at once; taken from a node only when it answered or is gone,
+ * and not before failureGrace; two replicas of a snapshot never on one node name; nothing placed
+ * beyond a node's bytes and items, on a cordoned node, or for something that does not exist.
+ */
+#include "sim.h"
+
+#include <string.h>
+
+#define GROUP     "placement"
+#define CORDON_MS 60000 /* by then every leader that may act has seen it */
+
+/* "cache/node-0-1234abcd/item" → its parts; FALSE for what is none. */
+typedef struct {
+    char *node, *item, *host; /* host: the node name */
+} Place;
+
+static gboolean place_of(const char *name, Place *out)
+{
+    *out = (Place){lh_name_part(name, 1), lh_name_part(name, 2), NULL};
+    if (out->node != NULL && out->item != NULL)
+        out->host = lh_node_name_of(out->node);
+    return out->host != NULL;
+}
+
+static void place_clear(Place *place)
+{
+    g_free(place->node);
+    g_free(place->item);
+    g_free(place->host);
+}
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Place, place_clear)
+
+static const LhNode *newest_node(const Sim *sim, const char *host)
+{
+    const LhNode *newest = NULL;
+    GHashTableIter iter;
+    gpointer value;
+    g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_NODE]);
+    while (g_hash_table_iter_next(&iter, NULL, &value)) {
+        const LhNode *node = value;
+        if (lh_object_known(&node->o) && strcmp(node->node_name, host) == 0 &&
+            (newest == NULL || node->o.create_rev > newest->o.create_rev))
+            newest = node;
+    }
+    return newest;
+}
+
+static const LhObject *node_of(const Sim *sim, const char *node)
+{
+    g_autofree char *name = g_strconcat(LH_SIM_POOL "/", node, NULL);
+    return sim_get(sim, LH_KIND_NODE, name);
+}
+
+/* ---- all assignments together, after a commit that has changed some ---- */
+
+static void check_one_place(Sim *sim, GHashTable *items, GHashTable *pairs, const char *name,
+                            const Place *place)
+{
+    const char *other = g_hash_table_lookup(items, place->item);
+    g_autofree char *snapshot = sim_snapshot_of(place->item);
+    if (other != NULL)
+        sim_fail(sim, GROUP, "%s is assigned twice: %s and %s", place->item, other, name);
+    g_hash_table_insert(items, g_strdup(place->item), (gpointer)name);
+    if (snapshot == NULL)
+        return;
+    char *pair = g_strconcat(place->host, "/", snapshot, NULL);
+    if (!g_hash_table_add(pairs, pair))
+        sim_fail(sim, GROUP, "two replicas of %s are on %s, one as %s", snapshot, place->host,
+                 name);
+}
+
+typedef struct {
+    gint64 bytes, items;
+} Used;
+
+static Used check_all(Sim *sim, const char *host)
+{
+    g_autoptr(GHashTable) items = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    g_autoptr(GHashTable) pairs = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    Used used = {0, 0};
+    GHashTableIter iter;
+    gpointer key;
+    g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_ASSIGNMENT]);
+    while (g_hash_table_iter_next(&iter, &key, NULL)) {
+        g_auto(Place) place = {0};
+        if (!place_of(key, &place))
+            continue;
+        check_one_place(sim, items, pairs, key, &place);
+        if (host != NULL && strcmp(place.host, host) == 0) {
+            used.bytes += sim_assignment_bytes(sim, key);
+            used.items++;
+        }
+    }
+    return used;
+}
+
+/* ---- a new load ---- */
+
+static void check_room(Sim *sim, const char *name, const Place *place, gint64 bytes)
+{
+    const LhNode *node = newest_node(sim, place->host);
+    Used used = check_all(sim, place->host);
+    if (node == NULL)
+        return;
+    gint64 room = node->capacity_bytes - node->capacity_bytes / 100 * SIM_RESERVE;
+    gint64 slots = node->capacity_items - node->capacity_items * SIM_RESERVE / 100;
+    if (used.bytes > room || (node->capacity_items > 0 && used.items > slots))
+        sim_fail(sim, GROUP,
+                 "%s of %" G_GINT64_FORMAT " bytes: then %s holds %" G_GINT64_FORMAT
+                 " of %" G_GINT64_FORMAT " bytes, %" G_GINT64_FORMAT " of %" G_GINT64_FORMAT
+                 " items",
+                 name, bytes, place->host, used.bytes, room, used.items, slots);
+}
+
+static void check_what(Sim *sim, const SimChange *change, const Place *place)
+{
+    const LhAssignment *load = (const LhAssignment *)change->after;
+    const LhReplica *replica = (const LhReplica *)sim_get(sim, LH_KIND_REPLICA, place->item);
+    const LhSnapshot *snapshot = load->snapshot == NULL
+                                     ? NULL
+                                     : (const LhSnapshot *)sim_get(sim, LH_KIND_SNAPSHOT,
+                                                                   load->snapshot);
+    const LhObject *node = node_of(sim, place->node);
+    if (replica == NULL || !lh_object_known(&replica->o))
+        sim_fail(sim, GROUP, "%s: there is no such replica", change->key);
+    else if (snapshot == NULL || !lh_object_known(&snapshot->o) || snapshot->live)
+        sim_fail(sim, GROUP, "%s: there is no such snapshot to load", change->key);
+    else if (strcmp(replica->snapshot, load->snapshot) != 0 ||
+             strcmp(snapshot->uri, load->uri) != 0 || snapshot->size_bytes != load->size_bytes)
+        sim_fail(sim, GROUP, "%s is not what its replica and snapshot say", change->key);
+    else if (node == NULL || !lh_object_known(node))
+        sim_fail(sim, GROUP, "%s: its node is not registered", change->key);
+    else if (strcmp(((const LhNode *)node)->set, replica->set) != 0)
+        sim_fail(sim, GROUP, "%s: its node is in set %s, not %s", change->key,
+                 ((const LhNode *)node)->set, replica->set);
+}
+
+/* The place of the same item that the same commit gives up, on the same node name. */
+static gboolean moves_back(const SimCommit *commit, const Place *place)
+{
+    for (guint i = 0; i < commit->n; i++) {
+        const SimChange *change = &commit->changes[i];
+        g_auto(Place) old = {0};
+        if (change->kind == LH_KIND_ASSIGNMENT && change->event->is_delete &&
+            place_of(change->name, &old) && strcmp(old.item, place->item) == 0)
+            return strcmp(old.host, place->host) == 0;
+    }
+    return FALSE;
+}
+
+static void check_load(Sim *sim, const SimCommit *commit, const SimChange *change)
+{
+    const LhAssignment *load = (const LhAssignment *)change->after;
+    g_auto(Place) place = {0};
+    if (!place_of(change->name, &place)) {
+        sim_fail(sim, GROUP, "%s: there can be no such place", change->key);
+        return;
+    }
+    sim->counters.loads++;
+    check_what(sim, change, &place);
+    check_room(sim, change->name, &place, load->size_bytes);
+    if (moves_back(commit, &place))
+        sim->counters.moved_back++;
+    const gint64 *since = g_hash_table_lookup(sim->model.cordoned_ms, place.host);
+    if (since != NULL && sim_now(sim) - *since > CORDON_MS && !commit->commit->late)
+        sim_fail(sim, GROUP, "%s: its node has been cordoned for %" G_GINT64_FORMAT " ms",
+                 change->key, sim_now(sim) - *since);
+}
+
+/* ---- the end of an assignment; the model is as it was before ---- */
+
+static gboolean answered(const Sim *sim, const SimChange *change)
+{
+    const LhItem *item = (const LhItem *)sim_get(sim, LH_KIND_ITEM, change->name);
+    return item != NULL && lh_object_known(&item->o) &&
+           item->assignment == change->before->mod_rev &&
+           (item->state == LH_ITEM_EVICTED || item->state == LH_ITEM_FAILED ||
+            item->state == LH_ITEM_DONE);
+}
+
+/* A wanted item waits failureGrace for its node's return. */
+static void check_grace(Sim *sim, const SimCommit *commit, const SimChange *change,
+                        const Place *place)
+{
+    const gint64 *gone = g_hash_table_lookup(sim->model.gone_ms, place->node);
+    const LhObject *replica = sim_get(sim, LH_KIND_REPLICA, place->item);
+    SimWant want = sim_want(sim, place->item, replica, sim_wall(sim) + SIM_CLOCK_MS, NULL);
+    if (gone == NULL || want != SIM_WANTED || moves_back(commit, place) ||
+        ((const LhAssignment *)change->before)->action != LH_ACTION_LOAD)
+        return;
+    if (sim_now(sim) - *gone < SIM_GRACE_MS - 2 * SIM_CLOCK_MS)
+        sim_fail(sim, GROUP,
+                 "%s was taken from its lost node after %" G_GINT64_FORMAT
+                 " ms, within failureGrace",
+                 change->key, sim_now(sim) - *gone);
+}
+
+static void check_end(Sim *sim, const SimCommit *commit, const SimChange *change)
+{
+    g_auto(Place) place = {0};
+    if (!place_of(change->name, &place) || !lh_object_known(change->before))
+        return;
+    if (answered(sim, change)) {
+        sim->counters.evicted++;
+        return;
+    }
+    if (node_of(sim, place.node) != NULL) {
+        sim_fail(sim, GROUP, "%s was deleted without an answer of its node, which is registered",
+                 change->key);
+        return;
+    }
+    sim->counters.lost++;
+    check_grace(sim, commit, change, &place);
+}
+
+static void on_commit(Sim *sim, const SimCommit *commit)
+{
+    for (guint i = 0; i < commit->n && commit->manager; i++) {
+        const SimChange *change = &commit->changes[i];
+        if (change->kind == LH_KIND_ASSIGNMENT && change->event->is_delete)
+            check_end(sim, commit, change);
+    }
+}
+
+static void after(Sim *sim, const SimCommit *commit)
+{
+    gboolean changed = FALSE;
+    for (guint i = 0; i < commit->n && commit->manager && !sim->failed; i++) {
+        const SimChange *change = &commit->changes[i];
+        if (change->kind != LH_KIND_ASSIGNMENT)
+            continue;
+        changed = TRUE;
+        if (change->before == NULL && change->after != NULL && lh_object_known(change->after))
+            check_load(sim, commit, change);
+    }
+    if (changed)
+        check_all(sim, NULL);
+}
+
+const SimInvariants sim_invariants_placement = {GROUP, on_commit, after};

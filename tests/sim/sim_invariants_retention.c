@@ -1,0 +1,103 @@
+/*
+ * What may go and what may come: nothing is ordered away or deleted that the accepted service and the
+ * snapshot still want, by the leader's clock, which is off by SIM_CLOCK_MS at most; nothing is touched
+ * while what it depends on does not parse; a replica goes only when no node has it, and comes only for
+ * a final, valid, unexpired snapshot. And nothing outside a Brake that was confirmed goes in masses.
+ */
+#include "sim.h"
+
+#include <string.h>
+
+#define GROUP "retention"
+
+/* TRUE when it may go now. */
+static gboolean may_go(Sim *sim, const char *item, const char **why)
+{
+    const LhObject *replica = sim_get(sim, LH_KIND_REPLICA, item);
+    SimWant want = sim_want(sim, item, replica, sim_wall(sim) + SIM_CLOCK_MS, why);
+    return want == SIM_EXPIRED || want == SIM_UNWANTED;
+}
+
+static void check_evict(Sim *sim, const SimChange *change)
+{
+    g_autofree char *item = lh_name_part(change->name, 2);
+    const char *why = "";
+    sim->counters.evictions++;
+    if (item == NULL || !may_go(sim, item, &why))
+        sim_fail(sim, GROUP, "%s is ordered away, but %s", change->key, why);
+}
+
+static gboolean assigned(const Sim *sim, const char *item)
+{
+    GHashTableIter iter;
+    gpointer key;
+    g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_ASSIGNMENT]);
+    while (g_hash_table_iter_next(&iter, &key, NULL)) {
+        g_autofree char *other = lh_name_part(key, 2);
+        if (g_strcmp0(other, item) == 0)
+            return TRUE;
+    }
+    return FALSE;
+}
+
+static void check_replica_gone(Sim *sim, const SimChange *change)
+{
+    const char *why = "";
+    if (!may_go(sim, change->name, &why))
+        sim_fail(sim, GROUP, "%s is deleted, but %s", change->key, why);
+}
+
+static void check_replica_came(Sim *sim, const SimCommit *commit, const SimChange *change)
+{
+    const LhReplica *replica = (const LhReplica *)change->after;
+    const LhSnapshot *snapshot = (const LhSnapshot *)sim_get(sim, LH_KIND_SNAPSHOT,
+                                                             replica->snapshot);
+    g_autofree char *service = g_strconcat("services/", replica->service, NULL);
+    const LhService *spec = lh_accepted_spec(sim_get(sim, LH_KIND_ACCEPTED, service),
+                                             LH_KIND_SERVICE);
+    gint64 late = SIM_CLOCK_MS + SIM_LATE_MS;
+    if (snapshot == NULL || !lh_object_known(&snapshot->o) || snapshot->live)
+        sim_fail(sim, GROUP, "%s: its snapshot is not there, or still being written", change->key);
+    else if (sim_get(sim, LH_KIND_DELETION, replica->snapshot) != NULL)
+        sim_fail(sim, GROUP, "%s: its snapshot is being deleted", change->key);
+    else if (spec == NULL || strcmp(snapshot->service, replica->service) != 0)
+        sim_fail(sim, GROUP, "%s: its service is not accepted", change->key);
+    else if (spec->paused)
+        sim_fail(sim, GROUP, "%s: its service is paused", change->key);
+    else if (!g_strv_contains(spec->cache_sets, replica->set) ||
+             replica->ordinal >= spec->cache_replicas)
+        sim_fail(sim, GROUP, "%s: its service wants no such replica", change->key);
+    else if (replica->expires_at != snapshot->end_time + spec->cache_window_ms)
+        sim_fail(sim, GROUP, "%s: its expiry is not endTime + window", change->key);
+    else if (!commit->commit->late && replica->expires_at < sim_wall(sim) - late)
+        sim_fail(sim, GROUP, "%s: it has been expired for %" G_GINT64_FORMAT " ms", change->key,
+                 sim_wall(sim) - replica->expires_at);
+}
+
+static void on_commit(Sim *sim, const SimCommit *commit)
+{
+    for (guint i = 0; i < commit->n && commit->manager; i++) {
+        const SimChange *change = &commit->changes[i];
+        if (change->kind == LH_KIND_REPLICA && change->event->is_delete)
+            check_replica_gone(sim, change);
+        else if (change->kind == LH_KIND_ASSIGNMENT && change->after != NULL &&
+                 lh_object_known(change->after) &&
+                 ((const LhAssignment *)change->after)->action == LH_ACTION_EVICT)
+            check_evict(sim, change);
+    }
+}
+
+static void after(Sim *sim, const SimCommit *commit)
+{
+    for (guint i = 0; i < commit->n && commit->manager; i++) {
+        const SimChange *change = &commit->changes[i];
+        if (change->kind != LH_KIND_REPLICA)
+            continue;
+        if (change->after == NULL && assigned(sim, change->name))
+            sim_fail(sim, GROUP, "%s is deleted while a node has it", change->key);
+        else if (change->after != NULL && change->before == NULL && lh_object_known(change->after))
+            check_replica_came(sim, commit, change);
+    }
+}
+
+const SimInvariants sim_invariants_retention = {GROUP, on_commit, after};

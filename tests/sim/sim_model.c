@@ -1,0 +1,199 @@
+/*
+ * The simulation's own view of etcd, typed and built from commits alone, and what the contract says
+ * about it: which replicas are wanted, which snapshots are valid. Written from CONTRACT.md, not from
+ * the controllers' code. It must not look at any mirror or index.
+ */
+#include "sim.h"
+
+#include <string.h>
+
+static gint64 *boxed(gint64 value)
+{
+    return g_memdup2(&value, sizeof value);
+}
+
+void sim_model_init(SimModel *model)
+{
+    GHashTable **numbers[] = {&model->bytes, &model->gone_ms, &model->cordoned_ms};
+    GHashTable **sets[] = {&model->ids, &model->epochs};
+    for (guint kind = 0; kind < LH_N_KINDS; kind++)
+        model->kinds[kind] = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
+                                                   (GDestroyNotify)lh_object_unref);
+    for (guint i = 0; i < G_N_ELEMENTS(numbers); i++)
+        *numbers[i] = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+    for (guint i = 0; i < G_N_ELEMENTS(sets); i++)
+        *sets[i] = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+}
+
+void sim_model_clear(SimModel *model)
+{
+    for (guint kind = 0; kind < LH_N_KINDS; kind++)
+        g_hash_table_unref(model->kinds[kind]);
+    g_hash_table_unref(model->bytes);
+    g_hash_table_unref(model->gone_ms);
+    g_hash_table_unref(model->cordoned_ms);
+    g_hash_table_unref(model->ids);
+    g_hash_table_unref(model->epochs);
+}
+
+const LhObject *sim_get(const Sim *sim, LhKind kind, const char *name)
+{
+    return g_hash_table_lookup(sim->model.kinds[kind], name);
+}
+
+/* ---- what a commit means beyond the objects ---- */
+
+static void note_node(Sim *sim, const SimChange *change)
+{
+    const char *id = strchr(change->name, '/');
+    if (id == NULL)
+        return;
+    if (change->after == NULL) {
+        g_hash_table_replace(sim->model.gone_ms, g_strdup(id + 1), boxed(sim_now(sim)));
+    } else {
+        g_hash_table_remove(sim->model.gone_ms, id + 1);
+        g_hash_table_add(sim->model.ids, g_strdup(id + 1));
+    }
+}
+
+static void note_cordon(Sim *sim, const SimChange *change)
+{
+    const LhNodePolicy *policy = lh_accepted_spec(change->after, LH_KIND_NODEPOLICY);
+    const char *prefix = "nodepolicies/" LH_SIM_POOL "/";
+    if (!g_str_has_prefix(change->name, prefix))
+        return;
+    const char *host = change->name + strlen(prefix);
+    if (policy == NULL || !policy->cordon)
+        g_hash_table_remove(sim->model.cordoned_ms, host);
+    else if (!g_hash_table_contains(sim->model.cordoned_ms, host))
+        g_hash_table_replace(sim->model.cordoned_ms, g_strdup(host), boxed(sim_now(sim)));
+}
+
+static void note_assignment(Sim *sim, const SimChange *change)
+{
+    const LhAssignment *assignment = (const LhAssignment *)change->after;
+    if (assignment == NULL)
+        g_hash_table_remove(sim->model.bytes, change->name);
+    else if (lh_object_known(change->after))
+        g_hash_table_replace(sim->model.bytes, g_strdup(change->name),
+                             boxed(assignment->size_bytes));
+}
+
+void sim_model_apply(Sim *sim, const SimCommit *commit)
+{
+    for (guint i = 0; i < commit->n; i++) {
+        const SimChange *change = &commit->changes[i];
+        if (change->kind == LH_N_KINDS)
+            continue;
+        if (change->kind == LH_KIND_NODE)
+            note_node(sim, change);
+        else if (change->kind == LH_KIND_ACCEPTED)
+            note_cordon(sim, change);
+        else if (change->kind == LH_KIND_ASSIGNMENT)
+            note_assignment(sim, change);
+        if (change->after == NULL)
+            g_hash_table_remove(sim->model.kinds[change->kind], change->name);
+        else
+            g_hash_table_replace(sim->model.kinds[change->kind], g_strdup(change->name),
+                                 lh_object_ref(change->after));
+    }
+}
+
+/* ---- questions ---- */
+
+const LhSettings *sim_settings(const Sim *sim, const char *controller)
+{
+    g_autofree char *name = g_strconcat("settings/", controller, NULL);
+    const LhSettings *settings = lh_accepted_spec(sim_get(sim, LH_KIND_ACCEPTED, name),
+                                                  LH_KIND_SETTINGS);
+    return settings != NULL ? settings : lh_settings_default(controller);
+}
+
+gint64 sim_assignment_bytes(const Sim *sim, const char *name)
+{
+    const gint64 *bytes = g_hash_table_lookup(sim->model.bytes, name);
+    return bytes == NULL ? 0 : *bytes;
+}
+
+char *sim_snapshot_of(const char *replica)
+{
+    char *snapshot = NULL;
+    return lh_replica_name_split(replica, &snapshot, NULL, NULL, NULL) ? snapshot : NULL;
+}
+
+static SimWant say(const char **why, SimWant want, const char *text)
+{
+    if (why != NULL)
+        *why = text;
+    return want;
+}
+
+static SimWant want_of_spec(const LhReplica *replica, const LhSnapshot *snapshot,
+                            const LhService *spec, gint64 now_ms, const char **why)
+{
+    if (!g_strv_contains(spec->cache_sets, replica->set))
+        return say(why, SIM_UNWANTED, "its set was removed");
+    if (replica->ordinal >= spec->cache_replicas)
+        return say(why, SIM_UNWANTED, "surplus");
+    if (now_ms >= snapshot->end_time + spec->cache_window_ms)
+        return say(why, SIM_EXPIRED, "its window is over");
+    return say(why, SIM_WANTED, "wanted");
+}
+
+SimWant sim_want(const Sim *sim, const char *name, const LhObject *object, gint64 now_ms,
+                 const char **why)
+{
+    const LhReplica *replica = (const LhReplica *)object;
+    g_autofree char *snapshot_name = sim_snapshot_of(name);
+    const LhObject *snapshot = snapshot_name == NULL
+                                   ? NULL
+                                   : sim_get(sim, LH_KIND_SNAPSHOT, snapshot_name);
+    const LhObject *accepted = NULL, *desired = NULL;
+    if (object != NULL && !lh_object_known(object))
+        return say(why, SIM_UNDECIDED, "the replica does not parse");
+    if (snapshot != NULL && !lh_object_known(snapshot))
+        return say(why, SIM_UNDECIDED, "the snapshot does not parse");
+    const char *service = snapshot != NULL  ? ((const LhSnapshot *)snapshot)->service
+                          : replica != NULL ? replica->service
+                                            : NULL;
+    if (service != NULL) {
+        g_autofree char *accepted_name = g_strconcat("services/", service, NULL);
+        accepted = sim_get(sim, LH_KIND_ACCEPTED, accepted_name);
+        desired = sim_get(sim, LH_KIND_SERVICE, service);
+    }
+    if (accepted != NULL && !lh_object_known(accepted))
+        return say(why, SIM_UNDECIDED, "what is accepted of its service does not parse");
+    const LhService *spec = lh_accepted_spec(accepted, LH_KIND_SERVICE);
+    if (spec != NULL && spec->paused)
+        return say(why, SIM_UNDECIDED, "its service is paused");
+    if (object == NULL)
+        return say(why, SIM_UNWANTED, "there is no such replica");
+    if (snapshot == NULL)
+        return say(why, SIM_UNWANTED, "its snapshot is gone");
+    if (((const LhSnapshot *)snapshot)->live)
+        return say(why, SIM_UNDECIDED, "its snapshot is being written");
+    if (spec == NULL)
+        return desired != NULL ? say(why, SIM_UNDECIDED, "its service is not accepted")
+                               : say(why, SIM_UNWANTED, "its service was deleted");
+    return want_of_spec(replica, (const LhSnapshot *)snapshot, spec, now_ms, why);
+}
+
+static gboolean in_the_way(const LhSnapshot *older, const LhSnapshot *snapshot)
+{
+    gboolean overlap = g_str_has_prefix(older->uri, snapshot->uri) ||
+                       g_str_has_prefix(snapshot->uri, older->uri);
+    return overlap && older->o.create_rev <= snapshot->o.create_rev;
+}
+
+gboolean sim_snapshot_valid(const Sim *sim, const LhSnapshot *snapshot)
+{
+    GHashTableIter iter;
+    gpointer value;
+    g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_SNAPSHOT]);
+    while (g_hash_table_iter_next(&iter, NULL, &value)) {
+        const LhSnapshot *other = value;
+        if (other != snapshot && lh_object_known(&other->o) && in_the_way(other, snapshot))
+            return FALSE;
+    }
+    return TRUE;
+}

@@ -1,0 +1,394 @@
+/*
+ * People and the data plane: services and their edits, good and bad; snapshots published, finished,
+ * retired; junk under every prefix and its mending; cordons; operators who confirm brakes and unpark.
+ * They write straight into the fake's store, as etcdctl would, and never see a controller's code.
+ */
+#include "base/units.h"
+#include "sim.h"
+
+#include <string.h>
+
+#define SERVICES      5
+#define MAX_SNAPSHOTS 70
+
+typedef struct {
+    gint64 window_s, replicas;
+    guint sets;
+    gboolean paused, exists;
+} Service;
+
+typedef struct {
+    char *value; /* what was there; NULL: nothing */
+    gint64 lease, junk_rev;
+} Mend;
+
+struct SimPeople {
+    Service services[SERVICES];
+    guint published;
+    GHashTable *mends; /* key → Mend */
+};
+
+static const char *const set_names[] = {
+    "\"default\"",
+    "\"default\",\"extra\"",
+    "\"extra\"",
+};
+static const gint64 windows_s[] = {60, 180, 300, 600, 3600, 86400};
+
+static char *service_name(guint i)
+{
+    return g_strdup_printf("svc-%u", i);
+}
+
+static void put_service(Sim *sim, guint i)
+{
+    const Service *service = &sim->people->services[i];
+    g_autofree char *name = service_name(i);
+    g_autofree char *key = lh_key(LH_KIND_SERVICE, name);
+    g_autofree char *value = g_strdup_printf(
+        "{\"spec\":{\"owner\":\"sim\",\"retention\":\"30d\",\"paused\":%s,\"cache\":{\"window\":\"%" G_GINT64_FORMAT
+        "s\",\"replicas\":%" G_GINT64_FORMAT ",\"sets\":[%s]}}}",
+        service->paused ? "true" : "false", service->window_s, service->replicas,
+        set_names[service->sets]);
+    sim_put(sim, key, value, 0);
+}
+
+void sim_people_begin(Sim *sim)
+{
+    static const Service first[SERVICES] = {
+        {86400, 2, 0, FALSE, TRUE}, {300, 1, 0, FALSE, TRUE},  {600, 1, 1, FALSE, TRUE},
+        {180, 2, 0, FALSE, TRUE},   {3600, 1, 2, FALSE, TRUE},
+    };
+    sim->people = g_new0(SimPeople, 1);
+    memcpy(sim->people->services, first, sizeof first);
+    sim->people->mends = g_hash_table_new(g_str_hash, g_str_equal);
+    sim_put(sim, "desired/settings/cache-assigner",
+            "{\"spec\":{\"failureGrace\":\"15s\",\"restoreReservePercent\":10}}", 0);
+    sim_put(sim, "desired/settings/cache-evictor", "{\"spec\":{\"evictGrace\":\"1s\"}}", 0);
+    for (guint i = 0; i < SERVICES; i++)
+        put_service(sim, i);
+}
+
+static void mend_free(Mend *mend)
+{
+    g_free(mend->value);
+    g_free(mend);
+}
+
+void sim_people_free(Sim *sim)
+{
+    GHashTableIter iter;
+    gpointer key, value;
+    g_hash_table_iter_init(&iter, sim->people->mends);
+    while (g_hash_table_iter_next(&iter, &key, &value)) {
+        g_free(key);
+        mend_free(value);
+    }
+    g_hash_table_unref(sim->people->mends);
+    g_clear_pointer(&sim->people, g_free);
+}
+
+/* ---- services ---- */
+
+static void edit(Sim *sim)
+{
+    guint i = (guint)sim_below(sim, SERVICES);
+    Service *service = &sim->people->services[i];
+    if (!service->exists)
+        return;
+    switch (sim_below(sim, 4)) {
+    case 0:
+        service->window_s = windows_s[sim_below(sim, G_N_ELEMENTS(windows_s))];
+        break;
+    case 1:
+        service->replicas = sim_between(sim, 0, 3);
+        break;
+    case 2:
+        service->sets = (guint)sim_below(sim, G_N_ELEMENTS(set_names));
+        break;
+    default:
+        service->paused = !service->paused;
+        break;
+    }
+    sim->counters.edits++;
+    put_service(sim, i);
+}
+
+/* The last good one stays in force until the next edit. */
+static void edit_badly(Sim *sim)
+{
+    static const char *const values[] = {
+        "{\"spec\":{}}",
+        "{\"spec\":{\"owner\":\"x\",\"cache\":{\"window\":\"-3s\"}}}",
+        "{\"spec\":{\"owner\":\"x\",\"cache\":{\"window\":\"60d\"}}}",
+        "{\"spec\":{\"owner\":\"x\",\"cache\":{\"replicas\":99}}}",
+        "{\"spec\":{\"owner\":\"x\",\"cache\":{\"sets\":[\"A B\"]}}}",
+        "not json at all",
+    };
+    guint i = (guint)sim_below(sim, SERVICES);
+    g_autofree char *name = service_name(i);
+    g_autofree char *key = lh_key(LH_KIND_SERVICE, name);
+    sim->counters.invalid_edits++;
+    sim_put(sim, key, values[sim_below(sim, G_N_ELEMENTS(values))], 0);
+}
+
+static void ask_again(Sim *sim, SimProcess *process, const char *text, gint64 number)
+{
+    (void)process;
+    (void)text;
+    sim->people->services[number].exists = TRUE;
+    put_service(sim, (guint)number);
+}
+
+static void delete_service(Sim *sim)
+{
+    guint i = (guint)sim_below(sim, SERVICES);
+    g_autofree char *name = service_name(i);
+    g_autofree char *key = lh_key(LH_KIND_SERVICE, name);
+    if (!sim->people->services[i].exists)
+        return;
+    sim->people->services[i].exists = FALSE;
+    sim->counters.services_deleted++;
+    sim_delete(sim, key);
+    sim_later(sim, sim_between(sim, 500, 60000), ask_again, NULL, NULL, i);
+}
+
+/* ---- snapshots ---- */
+
+static void put_snapshot(Sim *sim, const char *name, const char *uri, gboolean live)
+{
+    g_autofree char *key = lh_key(LH_KIND_SNAPSHOT, name);
+    gint64 end = sim_wall(sim) - sim_between(sim, 0, 20000);
+    g_autofree char *end_text = lh_time_format(end);
+    g_autofree char *start_text = lh_time_format(end - 3600000);
+    g_autofree char *rest = live ? g_strdup("\"live\":true")
+                                 : g_strdup_printf(
+                                       "\"endTime\":\"%s\",\"sizeBytes\":%" G_GINT64_FORMAT,
+                                       end_text, sim_between(sim, 5, 120) * SIM_MIB);
+    g_autofree char *service = service_name((guint)(name[1] - '0'));
+    g_autofree char *value = g_strdup_printf(
+        "{\"service\":\"%s\",\"partition\":\"p\",\"startTime\":\"%s\",\"maxOffset\""
+        ":7,\"uri\":\"%s\",%s}",
+        service, start_text, uri, rest);
+    sim_put(sim, key, value, 0);
+}
+
+static void finish_snapshot(Sim *sim, SimProcess *process, const char *name, gint64 number)
+{
+    g_autofree char *key = lh_key(LH_KIND_SNAPSHOT, name);
+    g_autofree char *uri = g_strdup_printf("s3://bucket/%s/", name);
+    (void)process;
+    (void)number;
+    if (sim_kv(sim, key) != NULL)
+        put_snapshot(sim, name, uri, FALSE);
+}
+
+/* "s<service>-<number>" */
+static void publish(Sim *sim)
+{
+    g_autofree char *name = NULL, *uri = NULL;
+    if (g_hash_table_size(sim->model.kinds[LH_KIND_SNAPSHOT]) >= MAX_SNAPSHOTS)
+        return;
+    name = g_strdup_printf("s%u-%03u", (guint)sim_below(sim, SERVICES), sim->people->published++);
+    uri = g_strdup_printf("s3://bucket/%s/", name);
+    sim->counters.published++;
+    if (sim_chance(sim, 12)) {
+        put_snapshot(sim, name, uri, TRUE);
+        sim_later(sim, sim_between(sim, 500, 30000), finish_snapshot, NULL, name, 0);
+        return;
+    }
+    if (sim_chance(sim, 4) && sim->people->published > 1) {
+        g_free(uri); /* inside another one's data */
+        uri = g_strdup_printf("s3://bucket/s0-%03u/part/",
+                              (guint)sim_below(sim, sim->people->published));
+    }
+    put_snapshot(sim, name, uri, FALSE);
+}
+
+/* The name of a key of @kind that exists, or NULL; g_free. */
+static char *any_name(Sim *sim, LhKind kind)
+{
+    GHashTable *table = sim->model.kinds[kind];
+    guint n = g_hash_table_size(table);
+    if (n == 0)
+        return NULL;
+    g_autoptr(GList) names = g_list_sort(g_hash_table_get_keys(table), (GCompareFunc)strcmp);
+    return g_strdup(g_list_nth_data(names, (guint)sim_below(sim, n)));
+}
+
+static void retire(Sim *sim)
+{
+    g_autofree char *name = any_name(sim, LH_KIND_SNAPSHOT);
+    if (name == NULL)
+        return;
+    g_autofree char *key = lh_key(LH_KIND_SNAPSHOT, name);
+    sim->counters.retired++;
+    sim_delete(sim, key);
+}
+
+/* ---- junk ---- */
+
+static char *junk_value(Sim *sim)
+{
+    static const char *const values[] = {
+        "",
+        "not json",
+        "[]",
+        "{",
+        "{\"sizeBytes\":-5,\"state\":17}",
+        "{\"spec\":[],\"state\":\"sideways\",\"endTime\":\"9999-12-31T23:59:59Z\"}",
+        "\xff\xfe\x80",
+        "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]",
+    };
+    guint i = (guint)sim_below(sim, G_N_ELEMENTS(values) + 1);
+    return i < G_N_ELEMENTS(values) ? g_strdup(values[i]) : g_strnfill(60000, 'x');
+}
+
+static void mend(Sim *sim, SimProcess *process, const char *key, gint64 number)
+{
+    gpointer stolen = NULL, value = NULL;
+    const LhKv *kv = sim_kv(sim, key);
+    (void)process;
+    (void)number;
+    if (!g_hash_table_steal_extended(sim->people->mends, key, &stolen, &value))
+        return;
+    Mend *was = value;
+    gboolean untouched = kv != NULL && kv->mod_rev == was->junk_rev;
+    gboolean lease_lives = was->lease == 0 || fake_etcd_lease_exists(sim->server, was->lease);
+    if (untouched) {
+        sim->counters.mended++;
+        if (was->value != NULL && lease_lives)
+            sim_put(sim, key, was->value, was->lease);
+        else
+            sim_delete(sim, key);
+    }
+    g_free(stolen);
+    mend_free(was);
+}
+
+/* Over what exists; on leased keys with or without the lease (etcdctl put takes it away). */
+static void put_junk(Sim *sim, const char *key)
+{
+    const LhKv *kv = sim_kv(sim, key);
+    if (g_hash_table_contains(sim->people->mends, key))
+        return;
+    Mend *was = g_new0(Mend, 1);
+    was->value = kv == NULL ? NULL : g_strndup(kv->value, kv->value_len);
+    was->lease = kv == NULL ? 0 : kv->lease;
+    gint64 lease = sim_chance(sim, 60) ? was->lease : 0;
+    g_autofree char *junk = junk_value(sim);
+    sim->counters.bad_values++;
+    sim_put(sim, key, junk, lease);
+    was->junk_rev = fake_etcd_revision(sim->server);
+    g_hash_table_insert(sim->people->mends, g_strdup(key), was);
+    sim_later(sim, sim_between(sim, 1000, 45000), mend, NULL, key, 0);
+}
+
+static void scatter_junk(Sim *sim)
+{
+    static const char *const strange[] = {
+        "decided/unknown-kind/x",
+        "published/snapshots/bad name",
+        "desired/services/",
+        "nowhere/at/all",
+        "decided/replicas/no-such-one",
+        "decided/assignments/cache/node-0-00000000/x.default.0",
+        "actual/items/cache/q/w/e",
+        "desired/settings/nobody",
+        "leaders/cache-assigner/zz",
+        "published/snapshots/s0-junk",
+        "events/x",
+    };
+    static const LhKind kinds[] = {
+        LH_KIND_SERVICE, LH_KIND_SETTINGS,   LH_KIND_SNAPSHOT, LH_KIND_ACCEPTED, LH_KIND_REPLICA,
+        LH_KIND_RETRY,   LH_KIND_ASSIGNMENT, LH_KIND_HEALTH,   LH_KIND_BRAKE,    LH_KIND_STATUS,
+        LH_KIND_NODE,    LH_KIND_ITEM,       LH_KIND_SEARCH,   LH_KIND_LEADER,   LH_KIND_EVENT,
+    };
+    if (sim_chance(sim, 20)) {
+        put_junk(sim, strange[sim_below(sim, G_N_ELEMENTS(strange))]);
+        return;
+    }
+    LhKind kind = kinds[sim_below(sim, G_N_ELEMENTS(kinds))];
+    g_autofree char *name = any_name(sim, kind);
+    if (name == NULL)
+        return;
+    g_autofree char *key = lh_key(kind, name);
+    put_junk(sim, key);
+}
+
+/* ---- operators ---- */
+
+static void uncordon(Sim *sim, SimProcess *process, const char *key, gint64 number)
+{
+    (void)process;
+    (void)number;
+    sim_delete(sim, key);
+}
+
+static void cordon(Sim *sim)
+{
+    const SimProcess *process = sim_any_process(sim, FALSE, TRUE);
+    g_autofree char *key = g_strdup_printf("desired/nodepolicies/" LH_SIM_POOL "/%s",
+                                           process->name);
+    if (sim_kv(sim, key) != NULL)
+        return;
+    sim->counters.cordons++;
+    sim_put(sim, key, "{\"spec\":{\"cordon\":true}}", 0);
+    sim_later(sim, sim_between(sim, 5000, 150000), uncordon, NULL, key, 0);
+}
+
+static void confirm(Sim *sim)
+{
+    const LhBrake *brake = (const LhBrake *)sim_get(sim, LH_KIND_BRAKE, "cache-evictor");
+    const LhAccepted *accepted = (const LhAccepted *)sim_get(sim, LH_KIND_ACCEPTED,
+                                                             "confirmations/cache-evictor");
+    if (brake == NULL || !lh_object_known(&brake->o) || brake->confirmed_at >= 0)
+        return;
+    const LhConfirmation *said = lh_accepted_spec((const LhObject *)accepted, LH_KIND_CONFIRMATION);
+    if (said != NULL && g_strcmp0(said->plan_hash, brake->plan_hash) == 0 &&
+        accepted->accepted_at >= brake->since && accepted->accepted_at > sim_wall(sim) - 60000)
+        return;
+    g_autofree char *value = g_strdup_printf("{\"spec\":{\"planHash\":\"%s\"}}", brake->plan_hash);
+    sim->counters.confirmations++;
+    sim_put(sim, "desired/confirmations/cache-evictor", value, 0);
+}
+
+/* What `leasehold retry` does. */
+static void unpark(Sim *sim)
+{
+    g_autoptr(GPtrArray) keys = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(GList) names = g_list_sort(g_hash_table_get_keys(sim->model.kinds[LH_KIND_RETRY]),
+                                         (GCompareFunc)strcmp);
+    for (GList *l = names; l != NULL; l = l->next) {
+        const LhRetry *retry = (const LhRetry *)sim_get(sim, LH_KIND_RETRY, l->data);
+        if (lh_object_known(&retry->o) && retry->parked)
+            g_ptr_array_add(keys, lh_key(LH_KIND_RETRY, l->data));
+    }
+    for (guint i = 0; i < keys->len; i++)
+        sim_delete(sim, keys->pdata[i]);
+}
+
+void sim_people_attend(Sim *sim, gboolean always)
+{
+    if (always || sim_chance(sim, 50))
+        confirm(sim);
+    if (always || sim_chance(sim, 30))
+        unpark(sim);
+}
+
+static void attend(Sim *sim)
+{
+    sim_people_attend(sim, FALSE);
+}
+
+const SimActivity sim_people[] = {
+    {"publish", 7000, 1, publish},
+    {"edit", 22000, 1, edit},
+    {"edit badly", 50000, 0, edit_badly},
+    {"delete a service", 150000, 0, delete_service},
+    {"retire", 60000, 0, retire},
+    {"junk", 18000, 0, scatter_junk},
+    {"cordon", 90000, 0, cordon},
+    {"attend", 15000, 1, attend},
+    {NULL, 0, 0, NULL},
+};

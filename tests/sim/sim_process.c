@@ -1,0 +1,205 @@
+/*
+ * Managers and agents as processes on machines: started, stopped, killed, started again under the
+ * same name. What lives on is the machine's clock and an agent's disk. Each process has an etcd
+ * client of its own, named after the process, so that a commit tells who sent it.
+ */
+#include "sim.h"
+
+#include <string.h>
+
+static void on_change(const LhObject *before, const LhObject *after, gpointer data)
+{
+    (void)before;
+    (void)after;
+    (void)data;
+}
+
+static void on_applied(gint64 revision, gpointer data)
+{
+    sim_check_mirror_applied(data, revision);
+}
+
+static void on_regressed(gint64 from, gint64 to, gpointer data)
+{
+    sim_check_mirror_regressed(data, from, to);
+}
+
+static const LhMirrorFuncs mirror_funcs = {
+    .change = on_change,
+    .applied = on_applied,
+    .regressed = on_regressed,
+};
+
+static void start_manager(SimProcess *process)
+{
+    g_autofree char *url = g_strdup_printf("http://%s:8083", process->name);
+    const LhRuntimeOptions options = {
+        .instance = process->client,
+        .host = process->name,
+        .url = url,
+        .version = "sim",
+        .pid = process->starts,
+        .lease_ttl_s = SIM_LEASE_TTL_S,
+    };
+    process->metrics = lh_metrics_new();
+    lh_runtime_declare_metrics(process->metrics);
+    process->mirror = lh_mirror_new(process->env, process->etcd, SIM_PREFIX);
+    process->runtime = lh_runtime_new(process->env, process->etcd, process->mirror,
+                                      process->metrics, lh_controllers(), &options);
+    process->mirror_rev = 0;
+    process->applied = 0;
+    lh_mirror_listen(process->mirror, &mirror_funcs, process);
+    lh_mirror_start(process->mirror);
+    lh_runtime_start(process->runtime);
+}
+
+static void destroy(Sim *sim, SimProcess *process, const char *client, gint64 number);
+
+static void on_stopped(gpointer data)
+{
+    SimProcess *process = data;
+    sim_later(process->sim, 0, destroy, process, process->client, 0);
+}
+
+static void start_agent(SimProcess *process)
+{
+    static const LhAgentFuncs funcs = {.stopped = on_stopped};
+    g_autofree char *url = g_strdup_printf("http://%s:8084", process->name);
+    const LhAgentOptions options = {
+        .prefix = SIM_PREFIX,
+        .pool = LH_SIM_POOL,
+        .name = process->name,
+        .host = process->name,
+        .url = url,
+        .set = process->set,
+        .zone = process->zone,
+        .version = "sim",
+        .capacity_bytes = process->capacity_bytes,
+        .capacity_items = process->capacity_items,
+        .lease_ttl_s = SIM_LEASE_TTL_S,
+    };
+    process->work = sim_work_new(process);
+    process->agent = lh_agent_new(process->env, process->etcd, &options,
+                                  sim_work_base(process->work), &funcs, process);
+}
+
+void sim_process_start(SimProcess *process)
+{
+    Sim *sim = process->sim;
+    if (process->state != SIM_DOWN)
+        return;
+    process->starts++;
+    g_free(process->client);
+    process->client = g_strdup_printf("%s#%u", process->name, process->starts);
+    sim_trace(sim, "start %s", process->client);
+    process->env = sim_machine_new(sim->world, process->client);
+    sim_machine_set_wall_offset(process->env, process->wall_offset_ms);
+    process->etcd = fake_etcd_connect(sim->server, process->env, process->client);
+    process->state = SIM_UP;
+    sim_faults_rates(process);
+    if (process->is_manager)
+        start_manager(process);
+    else
+        start_agent(process);
+}
+
+static void free_parts(SimProcess *process)
+{
+    g_clear_pointer(&process->runtime, lh_runtime_free);
+    g_clear_pointer(&process->mirror, lh_mirror_free);
+    g_clear_pointer(&process->metrics, lh_metrics_free);
+    g_clear_pointer(&process->agent, lh_agent_free);
+    g_clear_pointer(&process->work, sim_work_free);
+    g_clear_pointer(&process->etcd, lh_etcd_free);
+    g_clear_pointer(&process->env, lh_env_free);
+    process->state = SIM_DOWN;
+}
+
+static void start_again(Sim *sim, SimProcess *process, const char *text, gint64 number)
+{
+    (void)sim;
+    (void)text;
+    (void)number;
+    sim_process_start(process);
+}
+
+/* Mostly soon; now and then an agent stays away longer than failureGrace. */
+static void come_back(SimProcess *process)
+{
+    Sim *sim = process->sim;
+    gint64 away = sim_chance(sim, 70)   ? sim_between(sim, 50, 4000)
+                  : sim_chance(sim, 60) ? sim_between(sim, 4000, 15000)
+                                        : sim_between(sim, 15000, 60000);
+    sim_later(sim, away, start_again, process, NULL, 0);
+}
+
+void sim_process_crash(SimProcess *process)
+{
+    if (process->state == SIM_DOWN)
+        return;
+    sim_trace(process->sim, "kill %s", process->client);
+    sim_machine_crash(process->env);
+    free_parts(process);
+    come_back(process);
+}
+
+/* @client: the process that has stopped; another one may run by now. */
+static void destroy(Sim *sim, SimProcess *process, const char *client, gint64 number)
+{
+    (void)number;
+    if (process->state != SIM_STOPPING || strcmp(process->client, client) != 0)
+        return;
+    sim_trace(sim, "ended %s", client);
+    free_parts(process);
+    come_back(process);
+}
+
+void sim_process_stop(SimProcess *process)
+{
+    if (process->state != SIM_UP)
+        return;
+    sim_trace(process->sim, "stop %s", process->client);
+    process->state = SIM_STOPPING;
+    if (process->is_manager)
+        lh_runtime_stop(process->runtime, on_stopped, process);
+    else
+        lh_agent_stop(process->agent);
+}
+
+void sim_process_clear(SimProcess *process)
+{
+    free_parts(process);
+    g_clear_pointer(&process->disk, g_hash_table_unref);
+    g_free(process->client);
+    g_free(process->name);
+}
+
+SimProcess *sim_process_of_client(Sim *sim, const char *client, gboolean *alive)
+{
+    const char *hash = strchr(client, '#');
+    *alive = FALSE;
+    for (guint i = 0; hash != NULL && i < sim->n_processes; i++) {
+        SimProcess *process = &sim->processes[i];
+        gsize len = strlen(process->name);
+        if (len == (gsize)(hash - client) && strncmp(process->name, client, len) == 0) {
+            *alive = process->state != SIM_DOWN && strcmp(process->client, client) == 0;
+            return process;
+        }
+    }
+    return NULL;
+}
+
+SimProcess *sim_process_of_node(Sim *sim, const char *node_name)
+{
+    for (guint i = 0; i < sim->n_processes; i++)
+        if (strcmp(sim->processes[i].name, node_name) == 0)
+            return &sim->processes[i];
+    return NULL;
+}
+
+SimProcess *sim_any_process(Sim *sim, gboolean managers, gboolean agents)
+{
+    guint first = managers ? 0 : sim->options.managers;
+    guint end = agents ? sim->n_processes : sim->options.managers;
+    return &sim->processes[first + (guint)sim_below(sim, end - first)];
+}

@@ -1,0 +1,266 @@
+/*
+ * Liveness: with the faults over and everything mended, the control plane comes to rest: one leader
+ * for each controller, every further plan empty, all that is wanted and fits live and searchable, all
+ * that is not wanted gone. Operators go on confirming brakes and unparking.
+ */
+#include "sim.h"
+
+#include <string.h>
+
+#define GROUP       "liveness"
+#define LONGEST_MS  (25 * 60 * 1000)
+#define LOOK_MS     3000
+#define QUIET_MS    20000
+#define GONE_BY_MS  30000 /* what expired so long ago is gone */
+#define CREATION_MS 15000 /* what expires within this need not be created any more */
+
+/* ---- what is not as it should be yet; each returns NULL or a reason (g_free) ---- */
+
+static char *check_leaders(Sim *sim)
+{
+    for (guint c = 0; lh_controllers()[c] != NULL; c++) {
+        const LhController *controller = lh_controllers()[c];
+        SimProcess *leader = NULL;
+        for (guint i = 0; i < sim->options.managers; i++) {
+            SimProcess *process = &sim->processes[i];
+            if (process->state != SIM_UP || !lh_runtime_leads(process->runtime, controller->name))
+                continue;
+            if (leader != NULL)
+                return g_strdup_printf("%s is led by %s and %s", controller->name, leader->client,
+                                       process->client);
+            leader = process;
+        }
+        if (leader == NULL)
+            return g_strdup_printf("nobody leads %s", controller->name);
+        g_autoptr(LhPlan) plan = lh_runtime_plan(leader->runtime, controller, FALSE);
+        if (lh_plan_groups(plan) > 0) {
+            const LhOp *op = lh_plan_op(plan, lh_plan_group(plan, 0), 0);
+            return g_strdup_printf("%s would still write %s (%s: %s)", controller->name, op->key,
+                                   op->rule, op->reason);
+        }
+    }
+    return NULL;
+}
+
+static char *check_processes(Sim *sim)
+{
+    for (guint i = 0; i < sim->n_processes; i++) {
+        SimProcess *process = &sim->processes[i];
+        if (process->state != SIM_UP)
+            return g_strdup_printf("%s is not up", process->name);
+        if (!process->is_manager && lh_agent_id(process->agent) == NULL)
+            return g_strdup_printf("%s is not registered", process->client);
+        if (process->is_manager &&
+            (!lh_mirror_synced(process->mirror) || !lh_runtime_idle(process->runtime) ||
+             lh_mirror_revision(process->mirror) != fake_etcd_revision(sim->server)))
+            return g_strdup_printf("%s is busy or behind", process->client);
+    }
+    return NULL;
+}
+
+/* ---- room ---- */
+
+static void use_of(const Sim *sim, const char *host, const char *snapshot, gint64 *bytes,
+                   gint64 *items, gboolean *has_snapshot)
+{
+    GHashTableIter iter;
+    gpointer key;
+    *bytes = *items = 0;
+    *has_snapshot = FALSE;
+    g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_ASSIGNMENT]);
+    while (g_hash_table_iter_next(&iter, &key, NULL)) {
+        g_autofree char *node = lh_name_part(key, 1);
+        g_autofree char *item = lh_name_part(key, 2);
+        g_autofree char *name = node == NULL ? NULL : lh_node_name_of(node);
+        g_autofree char *its_snapshot = item == NULL ? NULL : sim_snapshot_of(item);
+        if (g_strcmp0(name, host) != 0)
+            continue;
+        *bytes += sim_assignment_bytes(sim, key);
+        *items += 1;
+        *has_snapshot |= g_strcmp0(its_snapshot, snapshot) == 0;
+    }
+}
+
+/* The name of a node that could take the replica; NULL: none. */
+static const char *room_for(const Sim *sim, const LhReplica *replica)
+{
+    const LhSnapshot *snapshot = (const LhSnapshot *)sim_get(sim, LH_KIND_SNAPSHOT,
+                                                             replica->snapshot);
+    for (guint i = sim->options.managers; i < sim->n_processes; i++) {
+        const SimProcess *process = &sim->processes[i];
+        gint64 bytes, items;
+        gboolean has;
+        if (strcmp(process->set, replica->set) != 0)
+            continue;
+        use_of(sim, process->name, replica->snapshot, &bytes, &items, &has);
+        gint64 room = process->capacity_bytes - process->capacity_bytes / 100 * (SIM_RESERVE + 1);
+        gint64 slots = process->capacity_items - (process->capacity_items * SIM_RESERVE + 99) / 100;
+        if (!has && bytes + snapshot->size_bytes <= room && items + 1 <= slots)
+            return process->name;
+    }
+    return NULL;
+}
+
+/* ---- replicas ---- */
+
+static const char *node_with(const Sim *sim, const char *item)
+{
+    GHashTableIter iter;
+    gpointer key;
+    g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_ASSIGNMENT]);
+    while (g_hash_table_iter_next(&iter, &key, NULL)) {
+        g_autofree char *name = lh_name_part(key, 2);
+        if (g_strcmp0(name, item) == 0)
+            return key;
+    }
+    return NULL;
+}
+
+static gboolean is_live(const Sim *sim, const char *assignment, const LhReplica *replica)
+{
+    const LhItem *item = (const LhItem *)sim_get(sim, LH_KIND_ITEM, assignment);
+    const LhObject *order = sim_get(sim, LH_KIND_ASSIGNMENT, assignment);
+    g_autofree char *node = lh_name_part(assignment, 1);
+    g_autofree char *search = g_strdup_printf(LH_SIM_POOL "/%s/%s", node, replica->snapshot);
+    return item != NULL && lh_object_known(&item->o) && item->state == LH_ITEM_LIVE &&
+           item->assignment == order->mod_rev && sim_get(sim, LH_KIND_SEARCH, search) != NULL;
+}
+
+static char *check_replica(Sim *sim, const LhReplica *replica)
+{
+    const char *why, *name = replica->o.name, *place = node_with(sim, name);
+    gint64 now = sim_wall(sim);
+    switch (sim_want(sim, name, &replica->o, now, &why)) {
+    case SIM_UNDECIDED:
+        return NULL;
+    case SIM_UNWANTED:
+        return g_strdup_printf("replica %s is still there: %s", name, why);
+    case SIM_EXPIRED:
+        if (sim_want(sim, name, &replica->o, now - GONE_BY_MS, NULL) == SIM_WANTED)
+            return NULL;
+        return g_strdup_printf("replica %s is still there: %s", name, why);
+    case SIM_WANTED:
+        break;
+    }
+    if (place != NULL && is_live(sim, place, replica)) {
+        sim->counters.settled_live++;
+        return NULL;
+    }
+    if (place != NULL)
+        return g_strdup_printf("%s is not live", place);
+    const LhSnapshot *snapshot = (const LhSnapshot *)sim_get(sim, LH_KIND_SNAPSHOT,
+                                                             replica->snapshot);
+    const char *room = sim_snapshot_valid(sim, snapshot) ? room_for(sim, replica) : NULL;
+    return room == NULL ? NULL : g_strdup_printf("%s waits; %s has room", name, room);
+}
+
+static char *check_replicas(Sim *sim)
+{
+    GHashTableIter iter;
+    gpointer value;
+    char *why = NULL;
+    sim->counters.settled_live = 0;
+    g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_REPLICA]);
+    while (why == NULL && g_hash_table_iter_next(&iter, NULL, &value))
+        why = check_replica(sim, value);
+    return why;
+}
+
+/* ---- snapshots have their replicas ---- */
+
+static char *check_snapshot(const Sim *sim, const LhSnapshot *snapshot)
+{
+    g_autofree char *accepted = g_strconcat("services/", snapshot->service, NULL);
+    const LhService *spec = lh_accepted_spec(sim_get(sim, LH_KIND_ACCEPTED, accepted),
+                                             LH_KIND_SERVICE);
+    if (spec == NULL || spec->paused || snapshot->live || !sim_snapshot_valid(sim, snapshot) ||
+        snapshot->end_time + spec->cache_window_ms < sim_wall(sim) + CREATION_MS)
+        return NULL;
+    for (guint s = 0; spec->cache_sets[s] != NULL; s++) {
+        for (gint64 ordinal = 0; ordinal < spec->cache_replicas; ordinal++) {
+            g_autofree char *name = lh_replica_name(snapshot->o.name, spec->cache_sets[s], ordinal,
+                                                    FALSE);
+            if (sim_get(sim, LH_KIND_REPLICA, name) == NULL)
+                return g_strdup_printf("replica %s is missing", name);
+        }
+    }
+    return NULL;
+}
+
+static char *check_snapshots(Sim *sim)
+{
+    GHashTableIter iter;
+    gpointer value;
+    char *why = NULL;
+    g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_SNAPSHOT]);
+    while (why == NULL && g_hash_table_iter_next(&iter, NULL, &value))
+        if (lh_object_known(value))
+            why = check_snapshot(sim, value);
+    return why;
+}
+
+/* ---- nothing is left over ---- */
+
+static char *check_leftovers(Sim *sim)
+{
+    GHashTableIter iter;
+    gpointer key, value;
+    g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_ASSIGNMENT]);
+    while (g_hash_table_iter_next(&iter, &key, NULL)) {
+        g_autofree char *item = lh_name_part(key, 2);
+        if (item != NULL && sim_get(sim, LH_KIND_REPLICA, item) == NULL)
+            return g_strdup_printf("assignment %s has no replica", (char *)key);
+    }
+    g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_ITEM]);
+    while (g_hash_table_iter_next(&iter, &key, NULL))
+        if (sim_get(sim, LH_KIND_ASSIGNMENT, key) == NULL)
+            return g_strdup_printf("item %s has no assignment", (char *)key);
+    g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_SEARCH]);
+    while (g_hash_table_iter_next(&iter, &key, &value)) {
+        g_autofree char *node = lh_name_part(key, 1);
+        const LhSearch *search = value;
+        g_autofree char *item = lh_object_known(value)
+                                    ? g_strdup_printf(LH_SIM_POOL "/%s/%s", node, search->replica)
+                                    : NULL;
+        if (item == NULL || sim_get(sim, LH_KIND_ITEM, item) == NULL)
+            return g_strdup_printf("search %s has no item", (char *)key);
+    }
+    if (g_hash_table_size(sim->model.kinds[LH_KIND_BRAKE]) > 0)
+        return g_strdup("there is a Brake");
+    return NULL;
+}
+
+static char *restless(Sim *sim)
+{
+    char *(*const checks[])(Sim * sim) = {
+        check_processes, check_leaders, check_snapshots, check_replicas, check_leftovers,
+    };
+    char *why = NULL;
+    for (guint i = 0; why == NULL && i < G_N_ELEMENTS(checks); i++)
+        why = checks[i](sim);
+    return why;
+}
+
+void sim_settle(Sim *sim)
+{
+    gint64 end = sim_now(sim) + LONGEST_MS;
+    gint64 rest_since = -1;
+    g_autofree char *why = NULL;
+    while (!sim->failed) {
+        sim_run_ms(sim, LOOK_MS);
+        sim_people_attend(sim, TRUE);
+        g_free(why);
+        why = restless(sim);
+        if (why != NULL)
+            rest_since = -1;
+        else if (rest_since < 0)
+            rest_since = sim_now(sim);
+        else if (sim_now(sim) - rest_since >= QUIET_MS)
+            break;
+        if (sim_now(sim) > end)
+            sim_fail(sim, GROUP, "no rest %d s after the faults ended: %s", LONGEST_MS / 1000,
+                     why == NULL ? "never quiet for long" : why);
+    }
+    for (guint i = 0; i < sim->options.managers && !sim->failed; i++)
+        sim_check_fold(&sim->processes[i]);
+}

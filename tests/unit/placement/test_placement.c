@@ -1,0 +1,460 @@
+/*
+ * placement: the rules of placement.h one by one, then random small cases against a reference that does
+ * what the header says in the slowest and plainest way.
+ */
+#include "placement/placement.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static LhPlaceNode node_of(const char *id, gint64 bytes)
+{
+    return (LhPlaceNode){.id = id, .host = id, .set = "default", .capacity_bytes = bytes, .load_slots = 100};
+}
+
+static LhPlaceItem item_of(gint64 bytes)
+{
+    return (LhPlaceItem){.set = "default", .size_bytes = bytes};
+}
+
+static LhPlacement *placement_with(LhPlaceStrategy strategy, gint64 reserve, const LhPlaceNode *nodes, guint n)
+{
+    LhPlacement *placement = lh_placement_new(strategy, reserve);
+
+    for (guint i = 0; i < n; i++)
+        lh_placement_add(placement, &nodes[i]);
+    return placement;
+}
+
+static LhPlaceAnswer place_once(LhPlaceStrategy strategy, gint64 reserve, const LhPlaceNode *nodes, guint n,
+                                const LhPlaceItem *item)
+{
+    g_autoptr(LhPlacement) placement = placement_with(strategy, reserve, nodes, n);
+
+    return lh_placement_place(placement, item);
+}
+
+static void an_unknown_set_has_no_nodes(void **state)
+{
+    g_autoptr(LhPlacement) placement = lh_placement_new(LH_PLACE_SPREAD, 0);
+    LhPlaceItem item = item_of(1);
+
+    (void)state;
+    assert_int_equal(lh_placement_place(placement, &item).rule, LH_WAIT_NODES);
+    assert_false(lh_placement_slots(placement, "default"));
+    assert_false(lh_placement_take_slot(placement, "default", "a"));
+    assert_false(lh_placement_give_up(placement, "default", "a", 1, FALSE));
+}
+
+static void bytes_and_items_are_limits(void **state)
+{
+    LhPlaceNode node = node_of("a", 10);
+    LhPlaceItem item = item_of(10), big = item_of(11), empty = item_of(0);
+
+    (void)state;
+    assert_int_equal(place_once(LH_PLACE_SPREAD, 0, &node, 1, &big).rule, LH_WAIT_BYTES);
+    assert_string_equal(place_once(LH_PLACE_SPREAD, 0, &node, 1, &item).node_id, "a");
+    node.capacity_items = 2;
+    node.used_items = 2;
+    assert_int_equal(place_once(LH_PLACE_SPREAD, 0, &node, 1, &item).rule, LH_WAIT_ITEMS);
+    node.capacity_bytes = 0;
+    node.capacity_items = 0;
+    assert_int_equal(place_once(LH_PLACE_SPREAD, 0, &node, 1, &item).rule, LH_WAIT_BYTES);
+    assert_string_equal(place_once(LH_PLACE_SPREAD, 0, &node, 1, &empty).node_id, "a");
+}
+
+static void each_answer_is_booked(void **state)
+{
+    LhPlaceNode node = node_of("a", 25);
+    g_autoptr(LhPlacement) placement = placement_with(LH_PLACE_SPREAD, 0, &node, 1);
+    LhPlaceItem item = item_of(10);
+
+    (void)state;
+    assert_int_equal(lh_placement_place(placement, &item).rule, LH_PLACED_STRATEGY);
+    assert_int_equal(lh_placement_place(placement, &item).rule, LH_PLACED_STRATEGY);
+    assert_int_equal(lh_placement_place(placement, &item).rule, LH_WAIT_BYTES);
+}
+
+static void reserve_is_for_restored_items_alone(void **state)
+{
+    LhPlaceNode node = node_of("a", 1005);
+
+    (void)state;
+    node.capacity_items = 25;
+    assert_int_equal(lh_place_free_bytes(&node, 10, FALSE), 905);
+    assert_int_equal(lh_place_free_bytes(&node, 10, TRUE), 100);
+    assert_int_equal(lh_place_free_items(&node, 10, FALSE), 23);
+    assert_int_equal(lh_place_free_items(&node, 10, TRUE), 2);
+    assert_int_equal(lh_place_free_bytes(&node, 0, TRUE), 0);
+    assert_int_equal(lh_place_free_bytes(&node, 0, FALSE), 1005);
+    assert_int_equal(lh_place_free_bytes(&node, 100, TRUE), 1005);
+    assert_int_equal(lh_place_free_bytes(&node, 100, FALSE), 0);
+    node.used_bytes = 900;
+    node.restored_bytes = 99;
+    assert_int_equal(lh_place_free_bytes(&node, 10, FALSE), 5);
+    assert_int_equal(lh_place_free_bytes(&node, 10, TRUE), 1);
+    node.used_bytes = 906;
+    assert_int_equal(lh_place_free_bytes(&node, 10, FALSE), 0);
+    node.capacity_items = 0;
+    assert_true(lh_place_free_items(&node, 10, FALSE) == G_MAXINT64);
+    /* The greatest capacity there is does not overflow. */
+    node.capacity_bytes = (G_GINT64_CONSTANT(1) << 53) - 1;
+    node.used_bytes = node.restored_bytes = 0;
+    assert_true(lh_place_free_bytes(&node, 10, FALSE) + lh_place_free_bytes(&node, 10, TRUE)
+                == node.capacity_bytes);
+}
+
+/* A reserve that is raised later does not make room that is not there. */
+static void the_whole_is_a_limit_too(void **state)
+{
+    LhPlaceNode node = node_of("a", 100);
+
+    (void)state;
+    node.used_bytes = 95;
+    node.capacity_items = 10;
+    node.used_items = 10;
+    assert_int_equal(lh_place_free_bytes(&node, 50, TRUE), 5);
+    assert_int_equal(lh_place_free_items(&node, 50, TRUE), 0);
+    node.used_bytes = 0;
+    node.restored_bytes = 100;
+    assert_int_equal(lh_place_free_bytes(&node, 10, FALSE), 0);
+}
+
+static void never_two_of_a_group_on_a_host(void **state)
+{
+    LhPlaceNode nodes[] = {node_of("a", 100), node_of("b", 100)};
+    const char *hosts[] = {"a", NULL}, *both[] = {"b", "a", NULL};
+    LhPlaceItem item = item_of(1);
+
+    (void)state;
+    nodes[1].used_bytes = 90;
+    item.holder_hosts = hosts;
+    assert_string_equal(place_once(LH_PLACE_SPREAD, 0, nodes, 2, &item).node_id, "b");
+    item.holder_hosts = both;
+    assert_int_equal(place_once(LH_PLACE_SPREAD, 0, nodes, 2, &item).rule, LH_WAIT_DISTINCT);
+}
+
+static void zones_come_before_warm_data(void **state)
+{
+    LhPlaceNode nodes[] = {node_of("a", 100), node_of("b", 100), node_of("c", 100)};
+    const char *zones[] = {"z1", NULL}, *warm[] = {"a", NULL};
+    LhPlaceItem item = item_of(1);
+
+    (void)state;
+    nodes[0].zone = "z1";
+    nodes[1].zone = "z2";
+    nodes[1].used_bytes = 50;
+    nodes[2].zone = "z1";
+    item.warm_ids = warm;
+    assert_int_equal(place_once(LH_PLACE_SPREAD, 0, nodes, 3, &item).rule, LH_PLACED_WARM);
+    item.holder_zones = zones;
+    assert_string_equal(place_once(LH_PLACE_SPREAD, 0, nodes, 3, &item).node_id, "b");
+    assert_int_equal(place_once(LH_PLACE_SPREAD, 0, nodes, 3, &item).rule, LH_PLACED_STRATEGY);
+    /* No room in the other zone: the same zone is better than none. */
+    nodes[1].used_bytes = 100;
+    assert_string_equal(place_once(LH_PLACE_SPREAD, 0, nodes, 3, &item).node_id, "a");
+    /* Nodes without a zone share no zone. */
+    nodes[1].used_bytes = 50;
+    nodes[1].zone = NULL;
+    assert_string_equal(place_once(LH_PLACE_SPREAD, 0, nodes, 3, &item).node_id, "b");
+}
+
+static void warm_data_comes_before_the_last_failure(void **state)
+{
+    LhPlaceNode nodes[] = {node_of("a", 100), node_of("b", 100)};
+    const char *warm[] = {"a", "gone", NULL};
+    LhPlaceItem item = item_of(1);
+
+    (void)state;
+    item.avoid_host = "a";
+    assert_string_equal(place_once(LH_PLACE_SPREAD, 0, nodes, 2, &item).node_id, "b");
+    item.warm_ids = warm;
+    assert_string_equal(place_once(LH_PLACE_SPREAD, 0, nodes, 2, &item).node_id, "a");
+    item.warm_ids = NULL;
+    nodes[1].used_bytes = 100;
+    assert_string_equal(place_once(LH_PLACE_SPREAD, 0, nodes, 2, &item).node_id, "a");
+}
+
+static void spread_takes_the_emptiest_pack_the_fullest(void **state)
+{
+    LhPlaceNode nodes[] = {node_of("a", 100), node_of("b", 100), node_of("c", 1000)};
+    LhPlaceItem item = item_of(10);
+
+    (void)state;
+    nodes[0].used_bytes = 20;
+    nodes[1].used_bytes = 50;
+    nodes[2].used_bytes = 100;
+    assert_string_equal(place_once(LH_PLACE_SPREAD, 0, nodes, 3, &item).node_id, "c");
+    assert_string_equal(place_once(LH_PLACE_PACK, 0, nodes, 3, &item).node_id, "b");
+    /* The share of items counts where it is the greater one. */
+    nodes[2].capacity_items = 10;
+    nodes[2].used_items = 8;
+    assert_string_equal(place_once(LH_PLACE_PACK, 0, nodes, 3, &item).node_id, "c");
+}
+
+static void ties_go_to_fewer_items_then_the_smaller_id(void **state)
+{
+    LhPlaceNode nodes[] = {node_of("c", 100), node_of("b", 100), node_of("a", 100)};
+    LhPlaceItem item = item_of(10);
+
+    (void)state;
+    assert_string_equal(place_once(LH_PLACE_SPREAD, 0, nodes, 3, &item).node_id, "a");
+    nodes[2].used_items = nodes[1].used_items = 1;
+    assert_string_equal(place_once(LH_PLACE_PACK, 0, nodes, 3, &item).node_id, "c");
+}
+
+static void an_item_waits_for_a_slot_of_the_best(void **state)
+{
+    LhPlaceNode nodes[] = {node_of("a", 100), node_of("b", 100)};
+    const char *warm[] = {"a", NULL};
+    g_autoptr(LhPlacement) placement = NULL;
+    LhPlaceItem item = item_of(10);
+
+    (void)state;
+    nodes[0].load_slots = 0;
+    nodes[1].load_slots = 1;
+    item.warm_ids = warm;
+    assert_int_equal(place_once(LH_PLACE_SPREAD, 0, nodes, 2, &item).rule, LH_WAIT_SLOT);
+    item.warm_ids = NULL;
+    placement = placement_with(LH_PLACE_SPREAD, 0, nodes, 2);
+    assert_true(lh_placement_slots(placement, "default"));
+    assert_string_equal(lh_placement_place(placement, &item).node_id, "b");
+    assert_false(lh_placement_slots(placement, "default"));
+    assert_int_equal(lh_placement_place(placement, &item).rule, LH_WAIT_SLOT);
+}
+
+static void slots_are_taken_for_those_that_return(void **state)
+{
+    LhPlaceNode nodes[] = {node_of("a", 100), node_of("b", 100)};
+    g_autoptr(LhPlacement) placement = NULL;
+
+    (void)state;
+    nodes[0].load_slots = 1;
+    nodes[1].load_slots = -3; /* more begun than may be, after the setting was lowered */
+    placement = placement_with(LH_PLACE_SPREAD, 0, nodes, 2);
+    assert_true(lh_placement_slots(placement, "default"));
+    assert_true(lh_placement_take_slot(placement, "default", "a"));
+    assert_false(lh_placement_take_slot(placement, "default", "a"));
+    assert_false(lh_placement_take_slot(placement, "default", "b"));
+    assert_false(lh_placement_take_slot(placement, "default", "c"));
+    assert_false(lh_placement_slots(placement, "default"));
+}
+
+static void a_node_that_came_back_smaller_gives_up_what_does_not_fit(void **state)
+{
+    LhPlaceNode node = node_of("a", 100);
+    g_autoptr(LhPlacement) placement = NULL;
+
+    (void)state;
+    node.used_bytes = 115;
+    node.used_items = 3;
+    node.restored_bytes = 5;
+    node.restored_items = 1;
+    placement = placement_with(LH_PLACE_SPREAD, 0, &node, 1);
+    assert_true(lh_placement_give_up(placement, "default", "a", 5, TRUE));
+    assert_true(lh_placement_give_up(placement, "default", "a", 15, FALSE));
+    assert_false(lh_placement_give_up(placement, "default", "a", 50, FALSE));
+}
+
+static void rule_ids_are_distinct(void **state)
+{
+    (void)state;
+    for (int a = 0; a <= LH_WAIT_NODES; a++)
+        for (int b = 0; b < a; b++)
+            assert_string_not_equal(lh_place_rule_id((LhPlaceRule)a), lh_place_rule_id((LhPlaceRule)b));
+}
+
+/* ---- against the reference ---- */
+
+#define MAX_NODES 6
+
+typedef struct {
+    LhPlaceNode nodes[MAX_NODES];
+    guint n;
+    LhPlaceStrategy strategy;
+    gint64 reserve;
+} Model;
+
+static gboolean in_list(const char *const *list, const char *text)
+{
+    return list != NULL && text != NULL && g_strv_contains(list, text);
+}
+
+static gboolean has_room(const Model *model, const LhPlaceNode *node, const LhPlaceItem *item)
+{
+    gint64 byte_reserve = node->capacity_bytes * model->reserve / 100;
+    gint64 item_reserve = node->capacity_items * model->reserve / 100;
+    gint64 bytes = node->used_bytes + node->restored_bytes + item->size_bytes;
+
+    if (strcmp(node->set, item->set) != 0 || in_list(item->holder_hosts, node->host))
+        return FALSE;
+    if (item->size_bytes > 0
+        && (bytes > node->capacity_bytes
+            || (item->restored ? node->restored_bytes + item->size_bytes > byte_reserve
+                               : node->used_bytes + item->size_bytes > node->capacity_bytes - byte_reserve)))
+        return FALSE;
+    if (node->capacity_items == 0)
+        return TRUE;
+    return node->used_items + node->restored_items + 1 <= node->capacity_items
+           && (item->restored ? node->restored_items + 1 <= item_reserve
+                              : node->used_items + 1 <= node->capacity_items - item_reserve);
+}
+
+static double fill(const LhPlaceNode *node, gint64 size)
+{
+    double bytes = node->capacity_bytes == 0
+                       ? 0
+                       : (double)(node->used_bytes + node->restored_bytes + size) / (double)node->capacity_bytes;
+    double items = node->capacity_items == 0
+                       ? 0
+                       : (double)(node->used_items + node->restored_items + 1) / (double)node->capacity_items;
+
+    return bytes > items ? bytes : items;
+}
+
+/* < 0: @a is better by rules 2 to 4, and with @all by 5 and 6. */
+static int compare(const Model *model, const LhPlaceItem *item, const LhPlaceNode *a, const LhPlaceNode *b,
+                   gboolean all)
+{
+    int zone = in_list(item->holder_zones, a->zone) - in_list(item->holder_zones, b->zone);
+    int warm = in_list(item->warm_ids, b->id) - in_list(item->warm_ids, a->id);
+    int avoid = (g_strcmp0(a->host, item->avoid_host) == 0) - (g_strcmp0(b->host, item->avoid_host) == 0);
+    double fill_a = fill(a, item->size_bytes), fill_b = fill(b, item->size_bytes);
+    gint64 items_a = a->used_items + a->restored_items, items_b = b->used_items + b->restored_items;
+
+    if (zone != 0 || warm != 0 || avoid != 0 || !all)
+        return zone != 0 ? zone : warm != 0 ? warm : avoid;
+    if (fill_a < fill_b || fill_a > fill_b)
+        return (fill_a < fill_b) == (model->strategy == LH_PLACE_SPREAD) ? -1 : 1;
+    if (items_a != items_b)
+        return items_a < items_b ? -1 : 1;
+    return strcmp(a->id, b->id);
+}
+
+/* The node that the header's rules name, or NULL. */
+static LhPlaceNode *expected(Model *model, const LhPlaceItem *item)
+{
+    LhPlaceNode *best = NULL;
+
+    for (guint i = 0; i < model->n; i++) {
+        LhPlaceNode *node = &model->nodes[i];
+        gboolean beaten = FALSE;
+        if (!has_room(model, node, item) || node->load_slots <= 0)
+            continue;
+        for (guint j = 0; j < model->n; j++)
+            beaten = beaten
+                     || (has_room(model, &model->nodes[j], item)
+                         && compare(model, item, &model->nodes[j], node, FALSE) < 0);
+        if (!beaten && (best == NULL || compare(model, item, node, best, TRUE) < 0))
+            best = node;
+    }
+    return best;
+}
+
+static const char *const ids[] = {"n0", "n1", "n2", "n3", "n4", "n5"};
+static const char *const zone_names[] = {NULL, "z0", "z1"};
+
+static void random_model(GRand *rand, Model *model)
+{
+    model->n = (guint)g_rand_int_range(rand, 1, MAX_NODES + 1);
+    model->strategy = g_rand_boolean(rand) ? LH_PLACE_SPREAD : LH_PLACE_PACK;
+    model->reserve = g_rand_int_range(rand, 0, 5) * 25;
+    for (guint i = 0; i < model->n; i++)
+        model->nodes[i] = (LhPlaceNode){
+            .id = ids[i],
+            .host = ids[i],
+            .set = g_rand_int_range(rand, 0, 4) == 0 ? "blue" : "default",
+            .zone = zone_names[g_rand_int_range(rand, 0, 3)],
+            .capacity_bytes = g_rand_int_range(rand, 0, 40),
+            .capacity_items = g_rand_int_range(rand, 0, 2) * g_rand_int_range(rand, 1, 8),
+            .used_bytes = g_rand_int_range(rand, 0, 20),
+            .used_items = g_rand_int_range(rand, 0, 3),
+            .restored_bytes = g_rand_int_range(rand, 0, 8),
+            .restored_items = g_rand_int_range(rand, 0, 2),
+            .load_slots = g_rand_int_range(rand, -1, 5),
+        };
+}
+
+static void random_list(GRand *rand, const char *const *from, guint n, const char **out)
+{
+    guint used = 0;
+
+    for (guint i = 0; i < n; i++)
+        if (from[i] != NULL && g_rand_int_range(rand, 0, 4) == 0)
+            out[used++] = from[i];
+    out[used] = NULL;
+}
+
+static guint random_case(guint seed)
+{
+    GRand *rand = g_rand_new_with_seed(seed);
+    const char *hosts[MAX_NODES + 1], *zones[4], *warm[MAX_NODES + 1];
+    guint placed = 0;
+    Model model;
+
+    random_model(rand, &model);
+    g_autoptr(LhPlacement) placement =
+        placement_with(model.strategy, model.reserve, model.nodes, model.n);
+    for (guint i = 0; i < 25; i++) {
+        LhPlaceItem item = item_of(g_rand_int_range(rand, 0, 12));
+        item.restored = g_rand_int_range(rand, 0, 3) == 0;
+        random_list(rand, ids, MAX_NODES, hosts);
+        random_list(rand, zone_names, 3, zones);
+        random_list(rand, ids, MAX_NODES, warm);
+        item.holder_hosts = hosts;
+        item.holder_zones = zones;
+        item.warm_ids = warm;
+        item.avoid_host = g_rand_boolean(rand) ? ids[g_rand_int_range(rand, 0, MAX_NODES)] : NULL;
+        LhPlaceNode *want = expected(&model, &item);
+        LhPlaceAnswer got = lh_placement_place(placement, &item);
+        if (g_strcmp0(got.node_id, want == NULL ? NULL : want->id) != 0)
+            fail_msg("seed %u item %u: placed on %s, the rules say %s", seed, i, got.node_id,
+                     want == NULL ? NULL : want->id);
+        if (want == NULL)
+            continue;
+        placed++;
+        assert_int_equal(got.rule, in_list(warm, want->id) ? LH_PLACED_WARM : LH_PLACED_STRATEGY);
+        *(item.restored ? &want->restored_bytes : &want->used_bytes) += item.size_bytes;
+        *(item.restored ? &want->restored_items : &want->used_items) += 1;
+        want->load_slots--;
+    }
+    g_rand_free(rand);
+    return placed;
+}
+
+static void random_cases_follow_the_rules(void **state)
+{
+    guint placed = 0;
+
+    (void)state;
+    for (guint seed = 1; seed <= 20000; seed++)
+        placed += random_case(seed);
+    assert_true(placed > 20000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_unknown_set_has_no_nodes),
+        cmocka_unit_test(bytes_and_items_are_limits),
+        cmocka_unit_test(each_answer_is_booked),
+        cmocka_unit_test(reserve_is_for_restored_items_alone),
+        cmocka_unit_test(the_whole_is_a_limit_too),
+        cmocka_unit_test(never_two_of_a_group_on_a_host),
+        cmocka_unit_test(zones_come_before_warm_data),
+        cmocka_unit_test(warm_data_comes_before_the_last_failure),
+        cmocka_unit_test(spread_takes_the_emptiest_pack_the_fullest),
+        cmocka_unit_test(ties_go_to_fewer_items_then_the_smaller_id),
+        cmocka_unit_test(an_item_waits_for_a_slot_of_the_best),
+        cmocka_unit_test(slots_are_taken_for_those_that_return),
+        cmocka_unit_test(a_node_that_came_back_smaller_gives_up_what_does_not_fit),
+        cmocka_unit_test(rule_ids_are_distinct),
+        cmocka_unit_test(random_cases_follow_the_rules),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
