@@ -69,7 +69,8 @@ typedef enum {
 } LhCompareTarget;
 typedef enum { LH_CMP_EQUAL, LH_CMP_GREATER, LH_CMP_LESS, LH_CMP_NOT_EQUAL } LhCompareResult;
 
-/* With a range_end every key in the range must satisfy the compare; an empty range satisfies it.
+/* With a range_end every key in the range must satisfy the compare; an empty range is compared as one
+ * key whose numbers are 0 and whose VALUE equals nothing.
  * "no key under P exists": key P, range_end, target CREATE, EQUAL, 0. */
 typedef struct {
     const char *key;

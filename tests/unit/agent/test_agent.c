@@ -448,6 +448,27 @@ static void etcd_restored_from_a_backup(void **state)
     live_item(f, "a");
 }
 
+/* The registration and the lease are in the backup, so nothing seems lost; but what was heard since
+ * then never was. */
+static void etcd_restored_from_a_backup_that_knows_the_node(void **state)
+{
+    Fixture *f = *state;
+    registered(f);
+    live_item(f, "a");
+    FakeEtcdBackup *before = fake_etcd_backup(f->server);
+    for (guint i = 0; i < 20; i++)
+        live_item(f, "b");
+    f->strict = FALSE;
+    fake_etcd_restore(f->server, before);
+    fake_etcd_backup_free(before);
+    assert_true(run_until(f, is_another, 60000));
+    assert_left(f, 1, LH_LEFT_ETCD_CHANGED);
+    run_ms(f, 5000);
+    assert_only_present_id(f);
+    live_item(f, "a");
+    live_item(f, "b");
+}
+
 /* ---- exclusive pools ---- */
 
 static void exclusive_work_stops_before_the_lease_may_end(void **state)
@@ -578,6 +599,23 @@ static void freed_it_sends_nothing(void **state)
     }
 }
 
+static void freed_while_a_release_waits_to_be_tried_again(void **state)
+{
+    Fixture *f = *state;
+    registered(f);
+    live_item(f, "a");
+    f->work->fail_releases = 1;
+    order(f, "a", "evict");
+    run_ms(f, 2200);
+    assert_item(f, "a", "evicting", fake_etcd_revision(f->server) - 2);
+    guint releases = f->work->releases;
+    assert_int_equal(releases, 1);
+    f->strict = FALSE;
+    lh_agent_stop(f->agent);
+    run_ms(f, 60000);
+    assert_int_equal(f->work->releases, releases);
+}
+
 /* ---- warm ---- */
 
 static void what_left_the_disk_is_not_called_warm(void **state)
@@ -633,6 +671,8 @@ int main(void)
         TEST(compacted_while_cut_off),
         TEST(registration_deleted_and_compacted_while_cut_off),
         TEST(etcd_restored_from_a_backup),
+        TEST(etcd_restored_from_a_backup_that_knows_the_node),
+        TEST(freed_while_a_release_waits_to_be_tried_again),
         TEST(exclusive_work_stops_before_the_lease_may_end),
         TEST(exclusive_work_goes_on_while_the_lease_does),
         TEST(sigterm),
