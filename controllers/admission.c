@@ -5,16 +5,17 @@
  * one leaves the last good copy in force. Says Valid=True or False in the Status of every desired object,
  * and Valid=False in that of a snapshot that may not be used. Never writes what a person wrote.
  */
-#include <string.h>
-
 #include "controllers/fleet.h"
 #include "controllers/registry.h"
+
+#include <string.h>
 
 /* What made it valid besides itself. */
 static void rely_on_others(const LhFleet *fleet, const LhFleetSubject *subject, LhPlan *plan)
 {
-    const char *throttle =
-        subject->kind == LH_KIND_SEED ? ((const LhSeed *)subject->desired)->throttle : NULL;
+    const char *throttle = subject->kind == LH_KIND_SEED
+                               ? ((const LhSeed *)subject->desired)->throttle
+                               : NULL;
     g_autofree char *key = throttle == NULL ? NULL : g_strconcat("throttles/", throttle, NULL);
     const LhFleetSubject *other = key == NULL ? NULL : g_hash_table_lookup(fleet->subjects, key);
 
@@ -22,8 +23,8 @@ static void rely_on_others(const LhFleet *fleet, const LhFleetSubject *subject, 
         lh_plan_rely(plan, LH_KIND_ACCEPTED, key, other->accepted->mod_rev);
 }
 
-static void accept(const LhFleet *fleet, const LhFleetSubject *subject, const LhPlanContext *context,
-                   LhPlan *plan)
+static void accept(const LhFleet *fleet, const LhFleetSubject *subject,
+                   const LhPlanContext *context, LhPlan *plan)
 {
     const LhObject *desired = subject->desired;
     const LhAccepted *present = (const LhAccepted *)subject->accepted;
@@ -37,14 +38,16 @@ static void accept(const LhFleet *fleet, const LhFleetSubject *subject, const Lh
     };
 
     lh_plan_begin(plan);
-    lh_plan_put(plan, LH_KIND_ACCEPTED, subject->key, &accepted, present == NULL ? 0 : present->o.mod_rev,
-                "valid", "revision %" G_GINT64_FORMAT " is valid", desired->mod_rev);
+    lh_plan_put(plan, LH_KIND_ACCEPTED, subject->key, &accepted,
+                present == NULL ? 0 : present->o.mod_rev, "valid",
+                "revision %" G_GINT64_FORMAT " is valid", desired->mod_rev);
     lh_plan_rely(plan, subject->kind, name, desired->mod_rev);
     rely_on_others(fleet, subject, plan);
     lh_plan_end(plan);
 }
 
-static void forget(const LhFleet *fleet, const LhFleetSubject *subject, const char *name, LhPlan *plan)
+static void forget(const LhFleet *fleet, const LhFleetSubject *subject, const char *name,
+                   LhPlan *plan)
 {
     const LhKindInfo *info = lh_kind_info(subject->kind);
     const LhObject *status = lh_fleet_status(fleet, info->plural, name, "admission");
@@ -55,8 +58,8 @@ static void forget(const LhFleet *fleet, const LhFleetSubject *subject, const ch
                      subject->accepted->error);
     lh_plan_begin(plan);
     if (subject->accepted != NULL && lh_object_known(subject->accepted))
-        lh_plan_delete(plan, LH_KIND_ACCEPTED, subject->key, subject->accepted->mod_rev, "withdrawn",
-                       "its %s was deleted", info->name);
+        lh_plan_delete(plan, LH_KIND_ACCEPTED, subject->key, subject->accepted->mod_rev,
+                       "withdrawn", "its %s was deleted", info->name);
     if (status != NULL && lh_object_known(status))
         lh_plan_delete(plan, LH_KIND_STATUS, status->name, status->mod_rev, "withdrawn",
                        "its %s was deleted", info->name);
@@ -97,8 +100,9 @@ static void plan_subject(const LhFleet *fleet, const LhFleetSubject *subject,
 static void plan_snapshot(const LhFleet *fleet, const LhFleetSnapshot *snapshot,
                           const LhPlanContext *context, LhPlan *plan)
 {
-    g_autofree char *invalid =
-        snapshot->object == NULL ? NULL : lh_fleet_snapshot_invalid(fleet, snapshot);
+    g_autofree char *invalid = snapshot->object == NULL
+                                   ? NULL
+                                   : lh_fleet_snapshot_invalid(fleet, snapshot);
     g_autofree char *name = g_strconcat("snapshots/", snapshot->name, "/admission", NULL);
     LhCondition condition = {
         .type = "Valid", .status = LH_CONDITION_FALSE, .reason = "Invalid", .message = invalid};
@@ -132,12 +136,12 @@ static void admission_plan(gconstpointer index, const LhPlanContext *context, Lh
 const LhController lh_admission = {
     .name = "admission",
     .index = &lh_fleet_index,
-    .kinds = LH_KIND_BIT(LH_KIND_SERVICE) | LH_KIND_BIT(LH_KIND_SEED) | LH_KIND_BIT(LH_KIND_THROTTLE)
-             | LH_KIND_BIT(LH_KIND_PARTITION) | LH_KIND_BIT(LH_KIND_RESTORE)
-             | LH_KIND_BIT(LH_KIND_NODEPOLICY) | LH_KIND_BIT(LH_KIND_SETTINGS)
-             | LH_KIND_BIT(LH_KIND_CONFIRMATION) | LH_KIND_BIT(LH_KIND_SNAPSHOT)
-             | LH_KIND_BIT(LH_KIND_ACCEPTED) | LH_KIND_BIT(LH_KIND_DELETION)
-             | LH_KIND_BIT(LH_KIND_STATUS),
+    .kinds = LH_KIND_BIT(LH_KIND_SERVICE) | LH_KIND_BIT(LH_KIND_SEED) |
+             LH_KIND_BIT(LH_KIND_THROTTLE) | LH_KIND_BIT(LH_KIND_PARTITION) |
+             LH_KIND_BIT(LH_KIND_RESTORE) | LH_KIND_BIT(LH_KIND_NODEPOLICY) |
+             LH_KIND_BIT(LH_KIND_SETTINGS) | LH_KIND_BIT(LH_KIND_CONFIRMATION) |
+             LH_KIND_BIT(LH_KIND_SNAPSHOT) | LH_KIND_BIT(LH_KIND_ACCEPTED) |
+             LH_KIND_BIT(LH_KIND_DELETION) | LH_KIND_BIT(LH_KIND_STATUS),
     .plan = admission_plan,
     .settings = lh_fleet_settings_of,
 };

@@ -6,14 +6,14 @@
  * failed) or what its loss left behind, keeps retries, and deletes unassigned replicas that are expired or
  * not wanted: whoever creates assignments also deletes replicas, so the two cannot race.
  */
-#include <string.h>
-
 #include "controllers/cache_rules.h"
 #include "controllers/capacity.h"
 #include "controllers/registry.h"
 
+#include <string.h>
+
 #define RETRY_FIRST_MS 10000
-#define RETRY_CAP_MS 600000
+#define RETRY_CAP_MS   600000
 #define RETRY_ATTEMPTS 5
 
 typedef struct {
@@ -46,8 +46,8 @@ static LhPlacement *placement(Round *round)
     return round->placement;
 }
 
-static void load(Round *round, const LhFleetReplica *replica, const LhFleetNode *node, const char *rule,
-                 const char *reason)
+static void load(Round *round, const LhFleetReplica *replica, const LhFleetNode *node,
+                 const char *rule, const char *reason)
 {
     const LhSnapshot *snapshot = lh_fleet_snapshot_object(replica->snapshot);
     g_autofree char *name = g_strconcat(LH_POOL_CACHE "/", node->id, "/", replica->name, NULL);
@@ -79,16 +79,18 @@ static void delete_retry(Round *round, const LhFleetReplica *replica, const char
     g_autofree char *name = g_strconcat(LH_POOL_CACHE "/", replica->name, NULL);
 
     if (replica->retry != NULL && lh_object_known(replica->retry))
-        lh_plan_delete(round->plan, LH_KIND_RETRY, name, replica->retry->mod_rev, "retry-over", "%s", why);
+        lh_plan_delete(round->plan, LH_KIND_RETRY, name, replica->retry->mod_rev, "retry-over",
+                       "%s", why);
 }
 
 static void delete_replica(Round *round, const LhFleetReplica *replica)
 {
-    const LhObject *parked =
-        lh_fleet_status(round->fleet, "replicas", replica->name, "cache-assigner");
+    const LhObject *parked = lh_fleet_status(round->fleet, "replicas", replica->name,
+                                             "cache-assigner");
 
     lh_plan_delete(round->plan, LH_KIND_REPLICA, replica->name, replica->object->mod_rev,
-                   replica->fate.rule, "%s, and no node holds it", lh_cache_fate_text(&replica->fate));
+                   replica->fate.rule, "%s, and no node holds it",
+                   lh_cache_fate_text(&replica->fate));
     delete_retry(round, replica, "its replica goes");
     if (parked != NULL)
         lh_plan_delete(round->plan, LH_KIND_STATUS, parked->name, parked->mod_rev, "status",
@@ -98,8 +100,8 @@ static void delete_replica(Round *round, const LhFleetReplica *replica)
 
 static gboolean is_due(const Round *round, const LhFleetReplica *replica)
 {
-    return (replica->fate.type == LH_FATE_KEEP || replica->fate.type == LH_FATE_GO)
-           && replica->fate.due_ms <= round->context->now_ms;
+    return (replica->fate.type == LH_FATE_KEEP || replica->fate.type == LH_FATE_GO) &&
+           replica->fate.due_ms <= round->context->now_ms;
 }
 
 static const char *assignment_name(const LhFleetAssignment *assignment)
@@ -144,7 +146,8 @@ static void take_failed(Round *round, const LhFleetAssignment *assignment)
     const LhItem *item = (const LhItem *)assignment->item;
     const LhRetry *before = (const LhRetry *)replica->retry;
     g_autofree char *name = g_strconcat(LH_POOL_CACHE "/", replica->name, NULL);
-    gboolean counts = before != NULL && lh_object_known(&before->o) && !lh_fleet_retry_void(replica);
+    gboolean counts = before != NULL && lh_object_known(&before->o) &&
+                      !lh_fleet_retry_void(replica);
     const char *message = item->message == NULL ? "the node gave no reason" : item->message;
     LhRetry retry = {.attempt = (counts ? before->attempt : 0) + 1, .message = message};
 
@@ -155,9 +158,9 @@ static void take_failed(Round *round, const LhFleetAssignment *assignment)
     delete_assignment(round, assignment, "failed", message);
     lh_plan_rely(round->plan, LH_KIND_ITEM, item->o.name, item->o.mod_rev);
     if (before == NULL || lh_object_known(&before->o)) {
-        lh_plan_put(round->plan, LH_KIND_RETRY, name, &retry, before == NULL ? 0 : before->o.mod_rev,
-                    retry.parked ? "parked" : "retry", "attempt %" G_GINT64_FORMAT " on %s: %s",
-                    retry.attempt, retry.node, message);
+        lh_plan_put(round->plan, LH_KIND_RETRY, name, &retry,
+                    before == NULL ? 0 : before->o.mod_rev, retry.parked ? "parked" : "retry",
+                    "attempt %" G_GINT64_FORMAT " on %s: %s", retry.attempt, retry.node, message);
         lh_plan_event(round->plan, LH_EVENT_WARNING, retry.parked ? "Parked" : "LoadFailed",
                       LH_KIND_REPLICA, replica->name, "attempt %" G_GINT64_FORMAT " on %s: %s",
                       retry.attempt, retry.node, message);
@@ -187,15 +190,16 @@ static gboolean move_back(Round *round, const LhFleetAssignment *assignment)
     const LhFleetNode *node;
     const char *set;
 
-    if (taker == NULL || replica->object == NULL || !lh_object_known(replica->object)
-        || lh_fleet_snapshot_object(replica->snapshot) == NULL
-        || lh_fleet_replica_bytes(replica) != assignment->bytes) /* published anew since */
+    if (taker == NULL || replica->object == NULL || !lh_object_known(replica->object) ||
+        lh_fleet_snapshot_object(replica->snapshot) == NULL ||
+        lh_fleet_replica_bytes(replica) != assignment->bytes) /* published anew since */
         return FALSE;
     set = taker->set == NULL ? "default" : taker->set;
     if (g_strcmp0(set, replica->set) != 0)
         return FALSE;
     node = lh_fleet_host_newest(host);
-    if (lh_placement_give_up(placement(round), set, node->id, assignment->bytes, assignment->restored)) {
+    if (lh_placement_give_up(placement(round), set, node->id, assignment->bytes,
+                             assignment->restored)) {
         drop_lost(round, assignment, "node-lost", "its node came back with less room");
         return TRUE;
     }
@@ -219,13 +223,15 @@ static void take_lost(Round *round, const LhFleetAssignment *assignment)
     gint64 grace = round->settings->failure_grace_ms, until;
 
     if (lh_fleet_load(assignment) == NULL) {
-        drop_lost(round, assignment, "node-gone", "its node is gone, and so is what it had to evict");
+        drop_lost(round, assignment, "node-gone",
+                  "its node is gone, and so is what it had to evict");
         return;
     }
     if (replica->fate.type == LH_FATE_UNKNOWN)
         return;
     if (is_due(round, replica)) {
-        drop_lost(round, assignment, "node-gone", "its node is gone, and it is not wanted any more");
+        drop_lost(round, assignment, "node-gone",
+                  "its node is gone, and it is not wanted any more");
         return;
     }
     if (move_back(round, assignment))
@@ -248,22 +254,24 @@ static void take_lost(Round *round, const LhFleetAssignment *assignment)
 static void plan_parked(Round *round, const LhFleetReplica *replica)
 {
     const LhRetry *retry = (const LhRetry *)replica->retry;
-    const LhObject *present =
-        lh_fleet_status(round->fleet, "replicas", replica->name, "cache-assigner");
+    const LhObject *present = lh_fleet_status(round->fleet, "replicas", replica->name,
+                                              "cache-assigner");
     g_autofree char *name = g_strconcat("replicas/", replica->name, "/cache-assigner", NULL);
-    gboolean parked = retry != NULL && lh_object_known(&retry->o) && retry->parked
-                      && !lh_fleet_retry_void(replica);
+    gboolean parked = retry != NULL && lh_object_known(&retry->o) && retry->parked &&
+                      !lh_fleet_retry_void(replica);
     g_autofree char *message =
         parked ? g_strdup_printf("%" G_GINT64_FORMAT " attempts failed, the last on %s: %s",
                                  retry->attempt, retry->node == NULL ? "a node" : retry->node,
                                  retry->message == NULL ? "no reason given" : retry->message)
                : NULL;
-    LhCondition condition = {
-        .type = "Parked", .status = LH_CONDITION_TRUE, .reason = "TooManyAttempts", .message = message};
+    LhCondition condition = {.type = "Parked",
+                             .status = LH_CONDITION_TRUE,
+                             .reason = "TooManyAttempts",
+                             .message = message};
 
     lh_plan_status(round->plan, present, name,
-                   replica->object == NULL ? 0 : replica->object->mod_rev, &condition, parked ? 1 : 0,
-                   round->context->now_ms);
+                   replica->object == NULL ? 0 : replica->object->mod_rev, &condition,
+                   parked ? 1 : 0, round->context->now_ms);
 }
 
 static gboolean has_live(const LhFleetReplica *replica)
@@ -285,16 +293,17 @@ static void plan_todo(Round *round, const LhFleetReplica *replica)
             continue;
         if (lh_fleet_node_gone(assignment->node))
             take_lost(round, assignment);
-        else if (lh_fleet_load(assignment) != NULL
-                 && (answer == LH_ITEM_FAILED || answer == LH_ITEM_EVICTED || answer == LH_ITEM_DONE))
+        else if (lh_fleet_load(assignment) != NULL &&
+                 (answer == LH_ITEM_FAILED || answer == LH_ITEM_EVICTED || answer == LH_ITEM_DONE))
             take_failed(round, assignment);
         else if (answer == LH_ITEM_FAILED || answer == LH_ITEM_EVICTED || answer == LH_ITEM_DONE)
             take_evicted(round, assignment);
     }
-    if (replica->retry != NULL
-        && (has_live(replica) || (replica->object == NULL && replica->assignments == NULL))) {
+    if (replica->retry != NULL &&
+        (has_live(replica) || (replica->object == NULL && replica->assignments == NULL))) {
         lh_plan_begin(round->plan);
-        delete_retry(round, replica, replica->object == NULL ? "its replica is gone" : "it is live");
+        delete_retry(round, replica,
+                     replica->object == NULL ? "its replica is gone" : "it is live");
         lh_plan_end(round->plan);
     }
     plan_parked(round, replica);
@@ -325,13 +334,14 @@ static void add_holder(const LhFleetNode *node, const char *set, GPtrArray *host
     const LhNode *object = (const LhNode *)node->object;
 
     g_ptr_array_add(hosts, node->host->name);
-    if (object != NULL && lh_object_known(&object->o) && object->zone != NULL
-        && g_strcmp0(object->set == NULL ? "default" : object->set, set) == 0)
+    if (object != NULL && lh_object_known(&object->o) && object->zone != NULL &&
+        g_strcmp0(object->set == NULL ? "default" : object->set, set) == 0)
         g_ptr_array_add(zones, (gpointer)object->zone);
 }
 
 /* Hosts and zones that hold another replica of the same snapshot, this plan's own placements included. */
-static void find_holders(Round *round, const LhFleetReplica *replica, GPtrArray *hosts, GPtrArray *zones)
+static void find_holders(Round *round, const LhFleetReplica *replica, GPtrArray *hosts,
+                         GPtrArray *zones)
 {
     const LhFleetSnapshot *snapshot = replica->snapshot;
     const GPtrArray *placed = g_hash_table_lookup(round->placed, snapshot);
@@ -400,7 +410,8 @@ static void note_waiting(Round *round, const LhFleetReplica *replica, LhPlaceRul
 static void place(Round *round, const LhFleetReplica *replica)
 {
     const LhRetry *retry = (const LhRetry *)replica->retry;
-    g_autoptr(GPtrArray) hosts = g_ptr_array_new(), zones = g_ptr_array_new(), warm = g_ptr_array_new();
+    g_autoptr(GPtrArray) hosts = g_ptr_array_new(), zones = g_ptr_array_new(),
+                         warm = g_ptr_array_new();
     LhPlaceItem item = {
         .set = replica->set,
         .size_bytes = lh_fleet_replica_bytes(replica),
@@ -423,9 +434,9 @@ static void place(Round *round, const LhFleetReplica *replica)
     node = g_hash_table_lookup(round->fleet->nodes, answer.node_id);
     lh_plan_begin(round->plan);
     load(round, replica, node, lh_place_rule_id(answer.rule),
-         answer.rule == LH_PLACED_WARM ? "its data is on that node's disk"
+         answer.rule == LH_PLACED_WARM                   ? "its data is on that node's disk"
          : round->settings->strategy == LH_STRATEGY_PACK ? "pack: the fullest node with room"
-                                                          : "spread: the emptiest node with room");
+                                                         : "spread: the emptiest node with room");
     lh_plan_end(round->plan);
     remember_placed(round, replica, node);
 }
@@ -455,7 +466,8 @@ static gboolean held_back(Round *round, const LhFleetReplica *replica)
 
 static void place_waiting(Round *round)
 {
-    for (GTreeNode *n = g_tree_node_first(round->fleet->waiting); n != NULL; n = g_tree_node_next(n)) {
+    for (GTreeNode *n = g_tree_node_first(round->fleet->waiting); n != NULL;
+         n = g_tree_node_next(n)) {
         const LhFleetReplica *replica = lh_tree_record(n);
         if (replica->fate.due_ms <= round->context->now_ms)
             continue; /* plan_due deletes it */
@@ -472,8 +484,8 @@ static void plan_capacity(Round *round)
 {
     g_autoptr(GArray) rows = lh_capacity_rows(round->fleet, round->context->now_ms);
     g_autoptr(GString) message = g_string_new(NULL);
-    const LhObject *present =
-        lh_fleet_status(round->fleet, "settings", "cache-assigner", "cache-assigner");
+    const LhObject *present = lh_fleet_status(round->fleet, "settings", "cache-assigner",
+                                              "cache-assigner");
     const LhObject *accepted = g_hash_table_lookup(round->fleet->settings, "cache-assigner");
     LhCondition condition = {
         .type = "Capacity", .status = LH_CONDITION_TRUE, .reason = "Sufficient", .message = NULL};
@@ -488,8 +500,8 @@ static void plan_capacity(Round *round)
             continue;
         /* Not how many wait: that changes with every load, this with the room. */
         g_string_append_printf(message,
-                               "%sset %s: room for %" G_GINT64_FORMAT " bytes is missing, %" G_GINT64_FORMAT
-                               " replicas do not fit",
+                               "%sset %s: room for %" G_GINT64_FORMAT
+                               " bytes is missing, %" G_GINT64_FORMAT " replicas do not fit",
                                message->len == 0 ? "" : "; ", row->set, bytes, items);
     }
     if (message->len != 0) {
@@ -547,7 +559,8 @@ static void capacity_gauges(const LhFleet *fleet, gint64 now_ms, LhGaugeFunc gau
     }
 }
 
-static void cache_assigner_gauges(gconstpointer index, gint64 now_ms, LhGaugeFunc gauge, gpointer data)
+static void cache_assigner_gauges(gconstpointer index, gint64 now_ms, LhGaugeFunc gauge,
+                                  gpointer data)
 {
     const LhFleet *fleet = index;
     gint64 items[LH_ITEM_DONE + 1] = {0}, assigned = 0, parked = 0;
@@ -570,8 +583,8 @@ static void cache_assigner_gauges(gconstpointer index, gint64 now_ms, LhGaugeFun
         parked += retry != NULL && lh_object_known(&retry->o) && retry->parked;
     }
     for (int state = 0; state <= LH_ITEM_DONE; state++) {
-        g_autofree char *labels =
-            g_strdup_printf("pool=\"cache\",state=\"%s\"", lh_item_state_name(state));
+        g_autofree char *labels = g_strdup_printf("pool=\"cache\",state=\"%s\"",
+                                                  lh_item_state_name(state));
         gauge("items", labels, (double)items[state], data);
     }
     gauge("items", "pool=\"cache\",state=\"assigned\"", (double)assigned, data);
@@ -579,18 +592,25 @@ static void cache_assigner_gauges(gconstpointer index, gint64 now_ms, LhGaugeFun
 }
 
 static const char *const gauge_names[] = {
-    "items",           "pool_capacity_bytes", "pool_used_bytes",    "unassigned_items",
-    "unassigned_bytes", "missing_bytes",       "cache_wanted_bytes", "parked_items",
+    "items",
+    "pool_capacity_bytes",
+    "pool_used_bytes",
+    "unassigned_items",
+    "unassigned_bytes",
+    "missing_bytes",
+    "cache_wanted_bytes",
+    "parked_items",
     NULL,
 };
 
 const LhController lh_cache_assigner = {
     .name = "cache-assigner",
     .index = &lh_fleet_index,
-    .kinds = LH_KIND_BIT(LH_KIND_REPLICA) | LH_KIND_BIT(LH_KIND_ASSIGNMENT) | LH_KIND_BIT(LH_KIND_ITEM)
-             | LH_KIND_BIT(LH_KIND_NODE) | LH_KIND_BIT(LH_KIND_HEALTH) | LH_KIND_BIT(LH_KIND_RETRY)
-             | LH_KIND_BIT(LH_KIND_ACCEPTED) | LH_KIND_BIT(LH_KIND_SNAPSHOT)
-             | LH_KIND_BIT(LH_KIND_DELETION) | LH_KIND_BIT(LH_KIND_STATUS),
+    .kinds = LH_KIND_BIT(LH_KIND_REPLICA) | LH_KIND_BIT(LH_KIND_ASSIGNMENT) |
+             LH_KIND_BIT(LH_KIND_ITEM) | LH_KIND_BIT(LH_KIND_NODE) | LH_KIND_BIT(LH_KIND_HEALTH) |
+             LH_KIND_BIT(LH_KIND_RETRY) | LH_KIND_BIT(LH_KIND_ACCEPTED) |
+             LH_KIND_BIT(LH_KIND_SNAPSHOT) | LH_KIND_BIT(LH_KIND_DELETION) |
+             LH_KIND_BIT(LH_KIND_STATUS),
     .plan = cache_assigner_plan,
     .gauges = cache_assigner_gauges,
     .gauge_names = gauge_names,

@@ -6,15 +6,15 @@
  * it is about to order it first reserves in its Status, so that small steps do not slip under the limit
  * and a new leader knows of them too.
  */
-#include <string.h>
-
 #include "controllers/cache_rules.h"
 #include "controllers/registry.h"
 
+#include <string.h>
+
 #define BRAKE_MORE_THAN 10
-#define WINDOW_MS (10 * 60 * 1000)
-#define SLICE_MS 60000 /* orders within it share a row of the ledger */
-#define STATUS_NAME "settings/cache-evictor/cache-evictor"
+#define WINDOW_MS       (10 * 60 * 1000)
+#define SLICE_MS        60000 /* orders within it share a row of the ledger */
+#define STATUS_NAME     "settings/cache-evictor/cache-evictor"
 
 typedef struct {
     const LhFleet *fleet;
@@ -42,8 +42,8 @@ static gboolean unchanged_since(const LhFleetAssignment *target, gint64 revision
         return FALSE;
     if (snapshot->object != NULL && snapshot->object->mod_rev > revision)
         return FALSE;
-    if (snapshot->service != NULL && snapshot->service->accepted != NULL
-        && snapshot->service->accepted->mod_rev > revision)
+    if (snapshot->service != NULL && snapshot->service->accepted != NULL &&
+        snapshot->service->accepted->mod_rev > revision)
         return FALSE;
     return object == NULL || !object->restored || object->o.mod_rev <= revision;
 }
@@ -55,7 +55,8 @@ static Targets *eligible(const LhFleet *fleet, gint64 at_ms, gint64 revision, gi
     Targets *targets = g_ptr_array_new();
 
     *next_ms = 0;
-    for (GTreeNode *n = g_tree_node_first(fleet->due_assigned); n != NULL; n = g_tree_node_next(n)) {
+    for (GTreeNode *n = g_tree_node_first(fleet->due_assigned); n != NULL;
+         n = g_tree_node_next(n)) {
         const LhFleetReplica *replica = lh_tree_record(n);
         if (replica->fate.due_ms > at_ms) {
             *next_ms = replica->fate.due_ms;
@@ -63,8 +64,8 @@ static Targets *eligible(const LhFleet *fleet, gint64 at_ms, gint64 revision, gi
         }
         for (guint i = 0; i < replica->assignments->len; i++) {
             LhFleetAssignment *assignment = g_ptr_array_index(replica->assignments, i);
-            if (lh_fleet_load(assignment) != NULL && !lh_fleet_node_gone(assignment->node)
-                && (revision == 0 || unchanged_since(assignment, revision)))
+            if (lh_fleet_load(assignment) != NULL && !lh_fleet_node_gone(assignment->node) &&
+                (revision == 0 || unchanged_since(assignment, revision)))
                 g_ptr_array_add(targets, assignment);
         }
     }
@@ -98,8 +99,9 @@ static void evict(Round *round, const LhFleetAssignment *target)
     order.reason = lh_cache_fate_text(&replica->fate);
     order.evict_grace_ms = round->settings->evict_grace_ms;
     lh_plan_begin(round->plan);
-    lh_plan_put(round->plan, LH_KIND_ASSIGNMENT, target->object->name, &order, target->object->mod_rev,
-                replica->fate.rule, "%s", lh_cache_fate_text(&replica->fate));
+    lh_plan_put(round->plan, LH_KIND_ASSIGNMENT, target->object->name, &order,
+                target->object->mod_rev, replica->fate.rule, "%s",
+                lh_cache_fate_text(&replica->fate));
     lh_cache_rely_on_fate(round->plan, round->fleet, replica);
     if (replica->object == NULL || ((const LhReplica *)replica->object)->restored)
         lh_plan_rely(round->plan, LH_KIND_REPLICA, replica->name,
@@ -125,6 +127,23 @@ static gint64 leaves_window_at(const LhOrdered *row)
     return row->at + SLICE_MS + WINDOW_MS;
 }
 
+/* Orders that are younger than the reservation. They used it up: what looks as if it had been due then
+ * (a deletion leaves no revision) must not use it again. */
+static gint64 ordered_since(const Round *round)
+{
+    GHashTableIter iter;
+    gpointer record;
+    gint64 n = 0;
+
+    g_hash_table_iter_init(&iter, round->fleet->assignments);
+    while (g_hash_table_iter_next(&iter, NULL, &record)) {
+        const LhAssignment *order = (const LhAssignment *)((LhFleetAssignment *)record)->object;
+        n += order != NULL && lh_object_known(&order->o) && order->action == LH_ACTION_EVICT &&
+             order->o.mod_rev > round->status->o.mod_rev;
+    }
+    return n;
+}
+
 /* How many of what was reserved last are still to be ordered: due then, and unchanged since. */
 static gint64 pending(const Round *round)
 {
@@ -138,7 +157,7 @@ static gint64 pending(const Round *round)
     if (leaves_window_at(last) <= round->context->now_ms)
         return 0;
     g_autoptr(GPtrArray) targets = eligible(round->fleet, last->at, status->o.mod_rev, &next_ms);
-    return MIN(status->reserved, targets->len);
+    return MIN(MAX(0, status->reserved - ordered_since(round)), targets->len);
 }
 
 static gint64 ordered_lately(const Round *round)
@@ -208,13 +227,14 @@ static void put_status(Round *round, gint64 more, gint64 open, const char *brake
         .reserved = open,
     };
 
-    condition.since =
-        was != NULL && was->status == condition.status ? was->since : round->context->now_ms;
+    condition.since = was != NULL && was->status == condition.status ? was->since
+                                                                     : round->context->now_ms;
     lh_plan_put(round->plan, LH_KIND_STATUS, STATUS_NAME, &status,
                 round->status == NULL ? 0 : round->status->o.mod_rev, rule, "%s", reason);
 }
 
-static void write_status(Round *round, gint64 more, gint64 open, const char *rule, const char *reason)
+static void write_status(Round *round, gint64 more, gint64 open, const char *rule,
+                         const char *reason)
 {
     lh_plan_begin(round->plan);
     put_status(round, more, open, NULL, rule, reason);
@@ -248,7 +268,8 @@ static void brake(Round *round, const Targets *targets, gint64 lately)
         "%u of %" G_GINT64_FORMAT " assigned items would go now (%" G_GINT64_FORMAT
         " more in the last 10 min): %s; leasehold confirm cache-evictor --plan %s",
         targets->len, held(round), lately,
-        round->context->regressed ? "etcd went back in time" : "more than brakePercent allows", hash);
+        round->context->regressed ? "etcd went back in time" : "more than brakePercent allows",
+        hash);
     const LhObject *present = g_hash_table_lookup(round->fleet->brakes, "cache-evictor");
     LhBrake object = {
         .revision = round->context->revision,
@@ -275,20 +296,21 @@ static void release(Round *round, const char *rule, const char *reason)
     lh_plan_delete(round->plan, LH_KIND_BRAKE, "cache-evictor", round->brake->o.mod_rev, rule, "%s",
                    reason);
     put_status(round, 0, 0, NULL, rule, reason);
-    lh_plan_event(round->plan, LH_EVENT_NORMAL, "BrakeReleased", LH_KIND_SETTINGS, "cache-evictor", "%s",
-                  reason);
+    lh_plan_event(round->plan, LH_EVENT_NORMAL, "BrakeReleased", LH_KIND_SETTINGS, "cache-evictor",
+                  "%s", reason);
     lh_plan_end(round->plan);
 }
 
 static gboolean confirmed_now(const Round *round)
 {
     const LhAccepted *accepted = g_hash_table_lookup(round->fleet->confirmations, "cache-evictor");
-    const LhConfirmation *confirmation =
-        lh_accepted_spec((const LhObject *)accepted, LH_KIND_CONFIRMATION);
+    const LhConfirmation *confirmation = lh_accepted_spec((const LhObject *)accepted,
+                                                          LH_KIND_CONFIRMATION);
 
-    return confirmation != NULL && g_strcmp0(confirmation->plan_hash, round->brake->plan_hash) == 0
-           && accepted->accepted_at >= round->brake->since
-           && round->context->now_ms - accepted->accepted_at <= WINDOW_MS;
+    return confirmation != NULL &&
+           g_strcmp0(confirmation->plan_hash, round->brake->plan_hash) == 0 &&
+           accepted->accepted_at >= round->brake->since &&
+           round->context->now_ms - accepted->accepted_at <= WINDOW_MS;
 }
 
 static void confirm(Round *round)
@@ -321,15 +343,16 @@ static void note_braked(Round *round, const Targets *frozen)
 static void plan_braked(Round *round, const Targets *due)
 {
     gint64 next_ms, lately = ordered_lately(round);
-    g_autoptr(GPtrArray) frozen =
-        eligible(round->fleet, round->brake->since, round->brake->revision, &next_ms);
+    g_autoptr(GPtrArray) frozen = eligible(round->fleet, round->brake->since,
+                                           round->brake->revision, &next_ms);
     g_autofree char *hash = hash_of(frozen);
 
     if (round->brake->confirmed_at >= 0) {
         if (frozen->len == 0)
             release(round, "carried-out", "the confirmed plan is carried out");
         else if (frozen->len > round->brake->eligible)
-            brake(round, due, lately); /* something else was deleted meanwhile: not what was confirmed */
+            brake(round, due,
+                  lately); /* something else was deleted meanwhile: not what was confirmed */
         else
             evict_all(round, frozen);
         return;
@@ -391,8 +414,8 @@ static void cache_evictor_plan(gconstpointer index, const LhPlanContext *context
 
     if (next_ms != 0)
         lh_plan_wake(plan, next_ms);
-    if ((brake_object != NULL && !lh_object_known(brake_object))
-        || (status != NULL && !lh_object_known(status))) {
+    if ((brake_object != NULL && !lh_object_known(brake_object)) ||
+        (status != NULL && !lh_object_known(status))) {
         lh_plan_note(plan, LH_KIND_BRAKE, "cache-evictor", "unknown",
                      "its Brake or its Status does not parse: mend or remove it");
         return;
@@ -403,7 +426,8 @@ static void cache_evictor_plan(gconstpointer index, const LhPlanContext *context
         plan_free(&round, due);
 }
 
-static void cache_evictor_gauges(gconstpointer index, gint64 now_ms, LhGaugeFunc gauge, gpointer data)
+static void cache_evictor_gauges(gconstpointer index, gint64 now_ms, LhGaugeFunc gauge,
+                                 gpointer data)
 {
     const LhFleet *fleet = index;
 
@@ -417,9 +441,10 @@ static const char *const gauge_names[] = {"brake", NULL};
 const LhController lh_cache_evictor = {
     .name = "cache-evictor",
     .index = &lh_fleet_index,
-    .kinds = LH_KIND_BIT(LH_KIND_ACCEPTED) | LH_KIND_BIT(LH_KIND_SNAPSHOT) | LH_KIND_BIT(LH_KIND_REPLICA)
-             | LH_KIND_BIT(LH_KIND_ASSIGNMENT) | LH_KIND_BIT(LH_KIND_NODE) | LH_KIND_BIT(LH_KIND_BRAKE)
-             | LH_KIND_BIT(LH_KIND_STATUS) | LH_KIND_BIT(LH_KIND_SERVICE),
+    .kinds = LH_KIND_BIT(LH_KIND_ACCEPTED) | LH_KIND_BIT(LH_KIND_SNAPSHOT) |
+             LH_KIND_BIT(LH_KIND_REPLICA) | LH_KIND_BIT(LH_KIND_ASSIGNMENT) |
+             LH_KIND_BIT(LH_KIND_NODE) | LH_KIND_BIT(LH_KIND_BRAKE) | LH_KIND_BIT(LH_KIND_STATUS) |
+             LH_KIND_BIT(LH_KIND_SERVICE),
     .plan = cache_evictor_plan,
     .gauges = cache_evictor_gauges,
     .gauge_names = gauge_names,

@@ -35,8 +35,9 @@ void lh_cache_rely_on_fate(LhPlan *plan, const LhFleet *fleet, const LhFleetRepl
     const char *service_name = snapshot->service != NULL ? snapshot->service->name
                                : object != NULL          ? object->service
                                                          : NULL;
-    const LhFleetService *service =
-        service_name == NULL ? NULL : g_hash_table_lookup(fleet->services, service_name);
+    const LhFleetService *service = service_name == NULL
+                                        ? NULL
+                                        : g_hash_table_lookup(fleet->services, service_name);
 
     lh_plan_rely(plan, LH_KIND_SNAPSHOT, snapshot->name,
                  snapshot->object == NULL ? 0 : snapshot->object->mod_rev);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 typedef struct {
-    LhSetCapacity row; /* first: the array that is returned holds these */
+    LhSetCapacity row;                   /* first: the array that is returned holds these */
     gint64 free_bytes[2], free_items[2]; /* regular, restored */
 } Row;
 
@@ -51,9 +51,9 @@ static gint by_host(gconstpointer a, gconstpointer b)
 LhPlacement *lh_capacity_placement(const LhFleet *fleet)
 {
     const LhSettings *settings = lh_fleet_settings(fleet, "cache-assigner");
-    LhPlacement *placement =
-        lh_placement_new(settings->strategy == LH_STRATEGY_PACK ? LH_PLACE_PACK : LH_PLACE_SPREAD,
-                         settings->restore_reserve_percent);
+    LhPlacement *placement = lh_placement_new(
+        settings->strategy == LH_STRATEGY_PACK ? LH_PLACE_PACK : LH_PLACE_SPREAD,
+        settings->restore_reserve_percent);
     g_autoptr(GPtrArray) hosts = g_ptr_array_new();
     GHashTableIter iter;
     gpointer host;
@@ -96,14 +96,15 @@ static void add_hosts(const LhFleet *fleet, GHashTable *rows)
         row = row_of(rows, node.set);
         row->row.nodes++;
         row->row.capacity_bytes = lh_capacity_add(row->row.capacity_bytes, node.capacity_bytes);
-        row->row.used_bytes = lh_capacity_add(row->row.used_bytes, node.used_bytes + node.restored_bytes);
+        row->row.used_bytes = lh_capacity_add(row->row.used_bytes,
+                                              node.used_bytes + node.restored_bytes);
         row->row.wanted_bytes = row->row.used_bytes;
         for (int restored = 0; restored < 2; restored++) {
             gint64 reserve = settings->restore_reserve_percent;
-            row->free_bytes[restored] =
-                lh_capacity_add(row->free_bytes[restored], lh_place_free_bytes(&node, reserve, restored));
-            row->free_items[restored] =
-                lh_capacity_add(row->free_items[restored], lh_place_free_items(&node, reserve, restored));
+            row->free_bytes[restored] = lh_capacity_add(
+                row->free_bytes[restored], lh_place_free_bytes(&node, reserve, restored));
+            row->free_items[restored] = lh_capacity_add(
+                row->free_items[restored], lh_place_free_items(&node, reserve, restored));
         }
     }
 }

@@ -1,11 +1,11 @@
 /* See explain.h. Each question of a person is one line, the most important first. */
 #include "controllers/explain.h"
 
-#include <string.h>
-
 #include "base/units.h"
 #include "controllers/cache_rules.h"
 #include "controllers/registry.h"
+
+#include <string.h>
 
 static void line(GPtrArray *lines, const char *format, ...) G_GNUC_PRINTF(2, 3);
 static void line(GPtrArray *lines, const char *format, ...)
@@ -39,7 +39,8 @@ static const char *seen_as(const LhFleetAssignment *assignment)
     }
 }
 
-static void explain_assignment(const LhFleetAssignment *record, GPtrArray *lines, const char **state)
+static void explain_assignment(const LhFleetAssignment *record, GPtrArray *lines,
+                               const char **state)
 {
     const LhAssignment *assignment = (const LhAssignment *)record->object;
     const LhItem *item = (const LhItem *)record->item;
@@ -50,15 +51,16 @@ static void explain_assignment(const LhFleetAssignment *record, GPtrArray *lines
     }
     if (!lh_object_known(&assignment->o)) {
         *state = "Unknown";
-        line(lines, "its assignment to node %s does not parse (%s): mend or remove it", record->node->id,
-             assignment->o.error);
+        line(lines, "its assignment to node %s does not parse (%s): mend or remove it",
+             record->node->id, assignment->o.error);
         return;
     }
     g_autofree char *since = lh_time_format(assignment->since);
     *state = seen_as(record);
     line(lines, "%s on node %s since %s, by %s, rule %s: %s",
-         assignment->action == LH_ACTION_LOAD ? "assigned" : "ordered to be evicted", record->node->id,
-         since, assignment->controller == NULL ? "nobody" : assignment->controller,
+         assignment->action == LH_ACTION_LOAD ? "assigned" : "ordered to be evicted",
+         record->node->id, since,
+         assignment->controller == NULL ? "nobody" : assignment->controller,
          assignment->rule == NULL ? "none" : assignment->rule,
          assignment->reason == NULL ? "" : assignment->reason);
     if (item != NULL && lh_object_known(&item->o) && item->assignment == assignment->o.mod_rev)
@@ -118,12 +120,13 @@ static void explain_plans(gconstpointer index, const LhPlanContext *context, con
     }
 }
 
-GPtrArray *lh_explain(gconstpointer index, const LhPlanContext *context, const char *pool, const char *item,
-                      const char **state)
+GPtrArray *lh_explain(gconstpointer index, const LhPlanContext *context, const char *pool,
+                      const char *item, const char **state)
 {
     const LhFleet *fleet = index;
-    const LhFleetReplica *replica =
-        strcmp(pool, LH_POOL_CACHE) == 0 ? g_hash_table_lookup(fleet->replicas, item) : NULL;
+    const LhFleetReplica *replica = strcmp(pool, LH_POOL_CACHE) == 0
+                                        ? g_hash_table_lookup(fleet->replicas, item)
+                                        : NULL;
     GPtrArray *lines;
     const char *rule = NULL;
 

@@ -8,5 +8,5 @@
 
 /* Lines of text about item @item of pool @pool; NULL when nothing is known of it. *state: one word
  * ("Live", "Loading", "Waiting" …), static storage. Free with g_ptr_array_unref (frees the lines). */
-GPtrArray *lh_explain(gconstpointer index, const LhPlanContext *context, const char *pool, const char *item,
-                      const char **state);
+GPtrArray *lh_explain(gconstpointer index, const LhPlanContext *context, const char *pool,
+                      const char *item, const char **state);

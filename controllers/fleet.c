@@ -4,9 +4,9 @@
  */
 #include "controllers/fleet.h"
 
-#include <string.h>
-
 #include "controllers/fleet_internal.h"
+
+#include <string.h>
 
 /* ---- small questions about records ---- */
 
@@ -35,8 +35,8 @@ int lh_fleet_answer(const LhFleetAssignment *assignment)
 {
     const LhItem *item = (const LhItem *)assignment->item;
 
-    if (item == NULL || !lh_object_known(&item->o) || assignment->object == NULL
-        || item->assignment != assignment->object->mod_rev)
+    if (item == NULL || !lh_object_known(&item->o) || assignment->object == NULL ||
+        item->assignment != assignment->object->mod_rev)
         return -1;
     return item->state;
 }
@@ -79,7 +79,8 @@ const LhNode *lh_fleet_host_takes(const LhFleetHost *host, const char **why)
         reason = "its registration does not parse";
     else if (node->health != NULL && !lh_object_known(node->health))
         reason = "its health does not parse";
-    else if (health != NULL && (health->state == LH_HEALTH_FAILURE || health->state == LH_HEALTH_FAILED))
+    else if (health != NULL &&
+             (health->state == LH_HEALTH_FAILURE || health->state == LH_HEALTH_FAILED))
         reason = "it is in failure";
     else if (host->policy != NULL && policy == NULL)
         reason = "its policy does not parse";
@@ -106,14 +107,14 @@ gboolean lh_fleet_retry_void(const LhFleetReplica *replica)
 {
     gint64 failed_rev = replica->retry->mod_rev;
 
-    return (replica->object != NULL && replica->object->mod_rev > failed_rev)
-           || (replica->snapshot->object != NULL && replica->snapshot->object->mod_rev > failed_rev);
+    return (replica->object != NULL && replica->object->mod_rev > failed_rev) ||
+           (replica->snapshot->object != NULL && replica->snapshot->object->mod_rev > failed_rev);
 }
 
 const LhSettings *lh_fleet_settings(const LhFleet *fleet, const char *controller)
 {
-    const LhSettings *accepted =
-        lh_accepted_spec(g_hash_table_lookup(fleet->settings, controller), LH_KIND_SETTINGS);
+    const LhSettings *accepted = lh_accepted_spec(g_hash_table_lookup(fleet->settings, controller),
+                                                  LH_KIND_SETTINGS);
 
     return accepted != NULL ? accepted : lh_settings_default(controller);
 }
@@ -215,7 +216,8 @@ static void fold_subject(LhFleet *fleet, LhKind kind, const char *key, const LhO
         fold_throttle(fleet);
 }
 
-static void fold_service(LhFleet *fleet, const char *name, const LhObject *object, gboolean is_accepted)
+static void fold_service(LhFleet *fleet, const char *name, const LhObject *object,
+                         gboolean is_accepted)
 {
     LhFleetService *service = lh_fleet_service(fleet, name);
 
@@ -393,8 +395,8 @@ static gboolean item_matters(const LhObject *before, const LhObject *after)
 {
     if (before == NULL || after == NULL || !lh_object_known(before) || !lh_object_known(after))
         return TRUE;
-    return ((const LhItem *)before)->state != ((const LhItem *)after)->state
-           || ((const LhItem *)before)->assignment != ((const LhItem *)after)->assignment;
+    return ((const LhItem *)before)->state != ((const LhItem *)after)->state ||
+           ((const LhItem *)before)->assignment != ((const LhItem *)after)->assignment;
 }
 
 static gboolean fold_item(LhFleet *fleet, const LhObject *before, const LhObject *after)
@@ -413,8 +415,9 @@ static gboolean fold_item(LhFleet *fleet, const LhObject *before, const LhObject
 
 static void fold_warm(LhFleet *fleet, LhFleetNode *node, const LhObject *object, gboolean add)
 {
-    const char *const *warm =
-        object != NULL && lh_object_known(object) ? ((const LhNode *)object)->warm : NULL;
+    const char *const *warm = object != NULL && lh_object_known(object)
+                                  ? ((const LhNode *)object)->warm
+                                  : NULL;
 
     for (guint i = 0; warm != NULL && warm[i] != NULL; i++) {
         GPtrArray *nodes = g_hash_table_lookup(fleet->warm, warm[i]);
@@ -505,15 +508,15 @@ typedef gboolean (*FoldFunc)(LhFleet *fleet, const LhObject *before, const LhObj
 
 /* One more than there are kinds: a key of no known kind concerns nobody here. */
 static const FoldFunc folds[LH_N_KINDS + 1] = {
-    [LH_KIND_SERVICE] = fold_desired,      [LH_KIND_SEED] = fold_desired,
-    [LH_KIND_THROTTLE] = fold_desired,     [LH_KIND_PARTITION] = fold_desired,
-    [LH_KIND_RESTORE] = fold_desired,      [LH_KIND_NODEPOLICY] = fold_desired,
-    [LH_KIND_SETTINGS] = fold_desired,     [LH_KIND_CONFIRMATION] = fold_desired,
-    [LH_KIND_SNAPSHOT] = fold_snapshot,    [LH_KIND_ACCEPTED] = fold_accepted,
-    [LH_KIND_REPLICA] = fold_replica,      [LH_KIND_ASSIGNMENT] = fold_assignment,
-    [LH_KIND_RETRY] = fold_retry,          [LH_KIND_HEALTH] = fold_health,
-    [LH_KIND_DELETION] = fold_deletion,    [LH_KIND_BRAKE] = fold_brake,
-    [LH_KIND_STATUS] = fold_status,        [LH_KIND_NODE] = fold_node,
+    [LH_KIND_SERVICE] = fold_desired,   [LH_KIND_SEED] = fold_desired,
+    [LH_KIND_THROTTLE] = fold_desired,  [LH_KIND_PARTITION] = fold_desired,
+    [LH_KIND_RESTORE] = fold_desired,   [LH_KIND_NODEPOLICY] = fold_desired,
+    [LH_KIND_SETTINGS] = fold_desired,  [LH_KIND_CONFIRMATION] = fold_desired,
+    [LH_KIND_SNAPSHOT] = fold_snapshot, [LH_KIND_ACCEPTED] = fold_accepted,
+    [LH_KIND_REPLICA] = fold_replica,   [LH_KIND_ASSIGNMENT] = fold_assignment,
+    [LH_KIND_RETRY] = fold_retry,       [LH_KIND_HEALTH] = fold_health,
+    [LH_KIND_DELETION] = fold_deletion, [LH_KIND_BRAKE] = fold_brake,
+    [LH_KIND_STATUS] = fold_status,     [LH_KIND_NODE] = fold_node,
     [LH_KIND_ITEM] = fold_item,
 };
 
@@ -527,9 +530,11 @@ static gboolean fleet_fold(gpointer index, const LhObject *before, const LhObjec
 static gpointer fleet_new(void)
 {
     LhFleet *fleet = g_new0(LhFleet, 1);
-    GHashTable **plain[] = {&fleet->services, &fleet->snapshots, &fleet->replicas, &fleet->assignments,
-                            &fleet->nodes,    &fleet->hosts,     &fleet->subjects, &fleet->health};
-    GHashTable **objects[] = {&fleet->settings, &fleet->confirmations, &fleet->brakes, &fleet->statuses};
+    GHashTable **plain[] = {&fleet->services,    &fleet->snapshots, &fleet->replicas,
+                            &fleet->assignments, &fleet->nodes,     &fleet->hosts,
+                            &fleet->subjects,    &fleet->health};
+    GHashTable **objects[] = {&fleet->settings, &fleet->confirmations, &fleet->brakes,
+                              &fleet->statuses};
     GHashTable **lists[] = {&fleet->warm, &fleet->uris};
 
     for (guint i = 0; i < G_N_ELEMENTS(plain); i++)
@@ -553,13 +558,13 @@ static void free_records(LhFleet *fleet)
     GHashTableIter iter;
     gpointer record;
 
-#define FREE_EACH(table, type, ...)                                                                      \
-    g_hash_table_iter_init(&iter, fleet->table);                                                         \
-    while (g_hash_table_iter_next(&iter, NULL, &record)) {                                               \
-        type *r = record;                                                                                \
-        __VA_ARGS__;                                                                                     \
-        g_free(r);                                                                                       \
-    }                                                                                                    \
+#define FREE_EACH(table, type, ...)                        \
+    g_hash_table_iter_init(&iter, fleet->table);           \
+    while (g_hash_table_iter_next(&iter, NULL, &record)) { \
+        type *r = record;                                  \
+        __VA_ARGS__;                                       \
+        g_free(r);                                         \
+    }                                                      \
     g_hash_table_unref(fleet->table)
 
     FREE_EACH(services, LhFleetService, lh_object_unref(r->desired); lh_object_unref(r->accepted);

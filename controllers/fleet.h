@@ -59,21 +59,22 @@ typedef enum {
 
 typedef struct {
     LhFateType type;
-    gint64 due_ms;    /* KEEP: when it expires (G_MAXINT64: never); GO: G_MININT64 */
-    const char *rule; /* KEEP: "expired", the rule when due_ms comes; GO: why; else what is in the way */
+    gint64 due_ms; /* KEEP: when it expires (G_MAXINT64: never); GO: G_MININT64 */
+    const char
+        *rule; /* KEEP: "expired", the rule when due_ms comes; GO: why; else what is in the way */
 } LhFate;
 
 struct LhFleetReplica {
     char *name;
-    const LhObject *object;     /* Replica, unknown or NULL (an assignment or a retry alone) */
-    const LhObject *retry;      /* Retry, unknown or NULL */
-    LhFleetSnapshot *snapshot;  /* never NULL */
-    LhFleetService *service;    /* of an orphan: the one it names; else NULL, see snapshot->service */
-    GPtrArray *assignments;     /* LhFleetAssignment; NULL when there are none */
-    const char *set;            /* atom or NULL */
+    const LhObject *object;    /* Replica, unknown or NULL (an assignment or a retry alone) */
+    const LhObject *retry;     /* Retry, unknown or NULL */
+    LhFleetSnapshot *snapshot; /* never NULL */
+    LhFleetService *service; /* of an orphan: the one it names; else NULL, see snapshot->service */
+    GPtrArray *assignments;  /* LhFleetAssignment; NULL when there are none */
+    const char *set;         /* atom or NULL */
     LhFate fate;
-    guint8 in;                  /* LH_IN_… bits: the sets that it is in */
-    gint64 sort_time;           /* of waiting: the snapshot's endTime */
+    guint8 in;        /* LH_IN_… bits: the sets that it is in */
+    gint64 sort_time; /* of waiting: the snapshot's endTime */
 };
 
 enum {
@@ -123,34 +124,34 @@ struct LhFleetSubject {
 };
 
 typedef struct {
-    GHashTable *services;    /* name -> LhFleetService */
-    GHashTable *snapshots;   /* name -> LhFleetSnapshot */
-    GHashTable *replicas;    /* name -> LhFleetReplica */
-    GHashTable *assignments; /* "<node>/<item>" -> LhFleetAssignment */
-    GHashTable *nodes;       /* id -> LhFleetNode */
-    GHashTable *hosts;       /* node name -> LhFleetHost */
-    GHashTable *subjects;    /* "<plural>/<name>" -> LhFleetSubject */
-    GHashTable *settings;    /* controller -> Accepted (reference) */
+    GHashTable *services;      /* name -> LhFleetService */
+    GHashTable *snapshots;     /* name -> LhFleetSnapshot */
+    GHashTable *replicas;      /* name -> LhFleetReplica */
+    GHashTable *assignments;   /* "<node>/<item>" -> LhFleetAssignment */
+    GHashTable *nodes;         /* id -> LhFleetNode */
+    GHashTable *hosts;         /* node name -> LhFleetHost */
+    GHashTable *subjects;      /* "<plural>/<name>" -> LhFleetSubject */
+    GHashTable *settings;      /* controller -> Accepted (reference) */
     GHashTable *confirmations; /* controller -> Accepted (reference) */
-    GHashTable *brakes;      /* controller -> Brake (reference) */
-    GHashTable *statuses;    /* name -> Status (reference) */
-    GHashTable *health;      /* "<pool>/<node>" -> LhFleetPresence */
-    GHashTable *warm;        /* snapshot -> GPtrArray of LhFleetNode */
+    GHashTable *brakes;        /* controller -> Brake (reference) */
+    GHashTable *statuses;      /* name -> Status (reference) */
+    GHashTable *health;        /* "<pool>/<node>" -> LhFleetPresence */
+    GHashTable *warm;          /* snapshot -> GPtrArray of LhFleetNode */
     GHashTable *uris;        /* uri -> GPtrArray of LhFleetSnapshot, Deletion uris in taken_uris */
     GHashTable *uri_parents; /* directory above a uri -> GUINT count */
     GHashTable *taken_uris;  /* uri -> count of Deletions that hold it */
     GHashTable *taken_parents; /* directory above such a uri -> count */
 
-    GTree *create_todo;          /* LhFleetSnapshot, last to expire first: has replicas to create */
-    GTree *correct_todo;         /* LhFleetSnapshot by name: has replicas with another expiry than due */
-    GTree *missing_todo;         /* LhFleetSnapshot by name: ServiceMissing to write or remove */
-    GTree *valid_todo;           /* LhFleetSnapshot by name: Valid=False to write or remove */
-    GTree *waiting;              /* LhFleetReplica, freshest first: known, unassigned */
-    GTree *due_assigned;         /* LhFleetReplica by due time: a load that ends then */
-    GTree *due_free;             /* LhFleetReplica by due time: unassigned, its object goes then */
-    GTree *todo;                 /* LhFleetReplica by name: answers, lost nodes, retries to look at */
-    GTree *admit_todo;           /* LhFleetSubject by key */
-    GTree *health_todo;          /* LhFleetPresence by key */
+    GTree *create_todo;  /* LhFleetSnapshot, last to expire first: has replicas to create */
+    GTree *correct_todo; /* LhFleetSnapshot by name: has replicas with another expiry than due */
+    GTree *missing_todo; /* LhFleetSnapshot by name: ServiceMissing to write or remove */
+    GTree *valid_todo;   /* LhFleetSnapshot by name: Valid=False to write or remove */
+    GTree *waiting;      /* LhFleetReplica, freshest first: known, unassigned */
+    GTree *due_assigned; /* LhFleetReplica by due time: a load that ends then */
+    GTree *due_free;     /* LhFleetReplica by due time: unassigned, its object goes then */
+    GTree *todo;         /* LhFleetReplica by name: answers, lost nodes, retries to look at */
+    GTree *admit_todo;   /* LhFleetSubject by key */
+    GTree *health_todo;  /* LhFleetPresence by key */
 
     gint64 assigned_items; /* cache assignments, evictions under way included */
     gint64 evicting_items; /* of them: evictions */
@@ -158,10 +159,10 @@ typedef struct {
 
 /* A node of any pool, for failure-detector. */
 typedef struct {
-    char *key;                  /* "<pool>/<node>" */
-    const LhObject *node;       /* registration, unknown or NULL */
-    const LhObject *health;     /* NodeHealth, unknown or NULL */
-    guint assignments;          /* how many it has */
+    char *key;              /* "<pool>/<node>" */
+    const LhObject *node;   /* registration, unknown or NULL */
+    const LhObject *health; /* NodeHealth, unknown or NULL */
+    guint assignments;      /* how many it has */
     gboolean todo;
 } LhFleetPresence;
 

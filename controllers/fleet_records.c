@@ -2,9 +2,9 @@
  * The records of the fleet index: made when first named, dropped when nothing refers to them any more, so
  * that an index built from the present objects alone has the same records. Pure.
  */
-#include <string.h>
-
 #include "controllers/fleet_internal.h"
+
+#include <string.h>
 
 void lh_fleet_hold(const LhObject **slot, const LhObject *object)
 {
@@ -44,8 +44,8 @@ LhFleetService *lh_fleet_service(LhFleet *fleet, const char *name)
 
 void lh_fleet_drop_service(LhFleet *fleet, LhFleetService *service)
 {
-    if (service->desired != NULL || service->accepted != NULL || service->snapshots->len != 0
-        || g_hash_table_size(service->orphans) != 0)
+    if (service->desired != NULL || service->accepted != NULL || service->snapshots->len != 0 ||
+        g_hash_table_size(service->orphans) != 0)
         return;
     g_hash_table_remove(fleet->services, service->name);
     g_ptr_array_unref(service->snapshots);
@@ -106,8 +106,8 @@ void lh_fleet_link_orphan(LhFleet *fleet, LhFleetReplica *replica, const char *s
 void lh_fleet_drop_snapshot(LhFleet *fleet, LhFleetSnapshot *snapshot)
 {
     /* A Status that outlived its subject keeps the record until it is removed. */
-    if (snapshot->object != NULL || snapshot->deletion != NULL || snapshot->replicas != NULL
-        || snapshot->missing_todo || snapshot->valid_todo)
+    if (snapshot->object != NULL || snapshot->deletion != NULL || snapshot->replicas != NULL ||
+        snapshot->missing_todo || snapshot->valid_todo)
         return;
     g_assert(!snapshot->create_todo && !snapshot->correct_todo);
     g_hash_table_remove(fleet->snapshots, snapshot->name);
@@ -137,8 +137,8 @@ void lh_fleet_drop_replica(LhFleet *fleet, LhFleetReplica *replica)
     LhFleetSnapshot *snapshot = replica->snapshot;
 
     /* A Status that outlived its subject keeps the record until it is removed. */
-    if (replica->object != NULL || replica->retry != NULL || replica->assignments != NULL
-        || (replica->in & LH_IN_TODO) != 0)
+    if (replica->object != NULL || replica->retry != NULL || replica->assignments != NULL ||
+        (replica->in & LH_IN_TODO) != 0)
         return;
     g_assert(replica->in == 0 && replica->service == NULL);
     g_hash_table_remove(fleet->replicas, replica->name);

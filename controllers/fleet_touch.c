@@ -3,9 +3,9 @@
  * assignment counts for. A touch takes the record out of its sets, looks at the present objects, and puts
  * it back where it belongs. Pure; no time: what depends on the clock is sorted by when it becomes due.
  */
-#include <string.h>
-
 #include "controllers/fleet_internal.h"
+
+#include <string.h>
 
 /* ---- orders of the sets ---- */
 
@@ -127,7 +127,8 @@ static LhFate unknown(const char *rule)
     return fate(LH_FATE_UNKNOWN, G_MAXINT64, rule);
 }
 
-static LhFate fate_in_service(const LhReplica *replica, const LhSnapshot *snapshot, const LhService *spec)
+static LhFate fate_in_service(const LhReplica *replica, const LhSnapshot *snapshot,
+                              const LhService *spec)
 {
     if (!g_strv_contains(spec->cache_sets, replica->set))
         return gone("set-removed");
@@ -160,7 +161,8 @@ static LhFate fate_of(const LhFleetReplica *record)
     if (snapshot->object == NULL)
         return gone("snapshot-gone");
     if (replica->restored)
-        return fate(LH_FATE_KEEP, replica->expires_at < 0 ? G_MAXINT64 : replica->expires_at, "expired");
+        return fate(LH_FATE_KEEP, replica->expires_at < 0 ? G_MAXINT64 : replica->expires_at,
+                    "expired");
     if (spec == NULL)
         return service != NULL && service->desired != NULL ? unknown("service-not-accepted")
                                                            : gone("service-deleted");
@@ -172,8 +174,8 @@ static gboolean may_be_placed(const LhFleet *fleet, const LhFleetReplica *replic
 {
     g_autofree char *invalid = NULL;
 
-    if (replica->object == NULL || !lh_object_known(replica->object)
-        || (replica->retry != NULL && !lh_object_known(replica->retry)))
+    if (replica->object == NULL || !lh_object_known(replica->object) ||
+        (replica->retry != NULL && !lh_object_known(replica->retry)))
         return FALSE;
     if (replica->fate.type != LH_FATE_KEEP && replica->fate.type != LH_FATE_PAUSED)
         return FALSE;
@@ -208,8 +210,8 @@ static gboolean assignment_todo(const LhFleetAssignment *assignment)
 
     if (assignment->object == NULL || !lh_object_known(assignment->object))
         return FALSE;
-    return lh_fleet_node_gone(assignment->node) || answer == LH_ITEM_FAILED || answer == LH_ITEM_EVICTED
-           || answer == LH_ITEM_DONE;
+    return lh_fleet_node_gone(assignment->node) || answer == LH_ITEM_FAILED ||
+           answer == LH_ITEM_EVICTED || answer == LH_ITEM_DONE;
 }
 
 static gboolean is_live(const LhFleetReplica *replica)
@@ -226,8 +228,8 @@ static gboolean parked_differs(const LhFleet *fleet, const LhFleetReplica *repli
 {
     const LhRetry *retry = (const LhRetry *)replica->retry;
     const LhObject *status = lh_fleet_status(fleet, "replicas", replica->name, "cache-assigner");
-    gboolean parked = retry != NULL && lh_object_known(replica->retry) && retry->parked
-                      && !lh_fleet_retry_void(replica);
+    gboolean parked = retry != NULL && lh_object_known(replica->retry) && retry->parked &&
+                      !lh_fleet_retry_void(replica);
 
     return parked != (status != NULL);
 }
@@ -237,8 +239,8 @@ static gboolean replica_todo(const LhFleet *fleet, const LhFleetReplica *replica
     for (guint i = 0; replica->assignments != NULL && i < replica->assignments->len; i++)
         if (assignment_todo(g_ptr_array_index(replica->assignments, i)))
             return TRUE;
-    if (replica->retry != NULL && lh_object_known(replica->retry)
-        && (is_live(replica) || (replica->object == NULL && !assigned(replica))))
+    if (replica->retry != NULL && lh_object_known(replica->retry) &&
+        (is_live(replica) || (replica->object == NULL && !assigned(replica))))
         return TRUE;
     return parked_differs(fleet, replica);
 }
@@ -246,7 +248,8 @@ static gboolean replica_todo(const LhFleet *fleet, const LhFleetReplica *replica
 /* The service that a replica names whose snapshot is gone: it may be paused. */
 static const char *orphan_service(const LhFleetReplica *replica)
 {
-    if (replica->object == NULL || !lh_object_known(replica->object) || replica->snapshot->object != NULL)
+    if (replica->object == NULL || !lh_object_known(replica->object) ||
+        replica->snapshot->object != NULL)
         return NULL;
     return ((const LhReplica *)replica->object)->service;
 }
@@ -266,8 +269,8 @@ void lh_fleet_touch_replica(LhFleet *fleet, LhFleetReplica *replica)
     replica->sort_time = snapshot == NULL ? 0 : snapshot->end_time;
     replica->set = object != NULL && lh_object_known(replica->object) ? object->set : NULL;
     free = !assigned(replica);
-    ends = (replica->fate.type == LH_FATE_KEEP && replica->fate.due_ms != G_MAXINT64)
-           || replica->fate.type == LH_FATE_GO;
+    ends = (replica->fate.type == LH_FATE_KEEP && replica->fate.due_ms != G_MAXINT64) ||
+           replica->fate.type == LH_FATE_GO;
     set_bit(fleet->waiting, replica, LH_IN_WAITING, free && may_be_placed(fleet, replica));
     set_bit(fleet->due_free, replica, LH_IN_DUE_FREE, free && ends && object != NULL);
     set_bit(fleet->due_assigned, replica, LH_IN_DUE_ASSIGNED, ends && has_load(replica));
@@ -287,14 +290,14 @@ static const LhReplica *regular_replica(const LhFleet *fleet, const LhFleetSnaps
 }
 
 /* Whether replicas are missing, and whether some say another expiry than service and snapshot do. */
-static void compare_replicas(const LhFleet *fleet, const LhFleetSnapshot *snapshot, const LhService *spec,
-                             gboolean *missing, gboolean *differ)
+static void compare_replicas(const LhFleet *fleet, const LhFleetSnapshot *snapshot,
+                             const LhService *spec, gboolean *missing, gboolean *differ)
 {
     for (guint s = 0; spec->cache_sets[s] != NULL; s++) {
         for (gint64 ordinal = 0; ordinal < spec->cache_replicas; ordinal++) {
             gboolean present;
-            const LhReplica *replica =
-                regular_replica(fleet, snapshot, spec->cache_sets[s], ordinal, &present);
+            const LhReplica *replica = regular_replica(fleet, snapshot, spec->cache_sets[s],
+                                                       ordinal, &present);
             if (!present)
                 *missing = TRUE;
             else if (replica != NULL && replica->expires_at != snapshot->sort_time)
@@ -307,10 +310,12 @@ static void creation_todo(const LhFleet *fleet, const LhFleetSnapshot *snapshot,
                           gboolean *differ)
 {
     const LhSnapshot *object = lh_fleet_snapshot_object(snapshot);
-    const LhService *spec = snapshot->service == NULL ? NULL : lh_fleet_service_spec(snapshot->service);
+    const LhService *spec = snapshot->service == NULL ? NULL
+                                                      : lh_fleet_service_spec(snapshot->service);
     g_autofree char *invalid = NULL;
 
-    if (object == NULL || spec == NULL || object->live || spec->paused || snapshot->deletion != NULL)
+    if (object == NULL || spec == NULL || object->live || spec->paused ||
+        snapshot->deletion != NULL)
         return;
     compare_replicas(fleet, snapshot, spec, missing, differ);
     if (!*missing && !*differ)
@@ -327,7 +332,8 @@ static gboolean missing_differs(const LhFleet *fleet, const LhFleetSnapshot *sna
     gboolean missing = lh_fleet_service_missing(snapshot, &condition);
     g_autofree char *message = (char *)condition.message;
 
-    return lh_status_differs(status, missing ? snapshot->object->mod_rev : 0, &condition, missing ? 1 : 0);
+    return lh_status_differs(status, missing ? snapshot->object->mod_rev : 0, &condition,
+                             missing ? 1 : 0);
 }
 
 static gboolean valid_differs(const LhFleet *fleet, const LhFleetSnapshot *snapshot)
@@ -351,15 +357,18 @@ static gboolean valid_differs(const LhFleet *fleet, const LhFleetSnapshot *snaps
 void lh_fleet_touch_snapshot(LhFleet *fleet, LhFleetSnapshot *snapshot)
 {
     const LhSnapshot *object = lh_fleet_snapshot_object(snapshot);
-    const LhService *spec = snapshot->service == NULL ? NULL : lh_fleet_service_spec(snapshot->service);
+    const LhService *spec = snapshot->service == NULL ? NULL
+                                                      : lh_fleet_service_spec(snapshot->service);
     gboolean missing = FALSE, differ = FALSE;
 
     set_member(fleet->create_todo, snapshot, &snapshot->create_todo, FALSE);
-    snapshot->sort_time = object != NULL && spec != NULL ? object->end_time + spec->cache_window_ms : 0;
+    snapshot->sort_time = object != NULL && spec != NULL ? object->end_time + spec->cache_window_ms
+                                                         : 0;
     creation_todo(fleet, snapshot, &missing, &differ);
     set_member(fleet->create_todo, snapshot, &snapshot->create_todo, missing);
     set_member(fleet->correct_todo, snapshot, &snapshot->correct_todo, differ);
-    set_member(fleet->missing_todo, snapshot, &snapshot->missing_todo, missing_differs(fleet, snapshot));
+    set_member(fleet->missing_todo, snapshot, &snapshot->missing_todo,
+               missing_differs(fleet, snapshot));
     set_member(fleet->valid_todo, snapshot, &snapshot->valid_todo, valid_differs(fleet, snapshot));
     for (guint i = 0; snapshot->replicas != NULL && i < snapshot->replicas->len; i++)
         lh_fleet_touch_replica(fleet, g_ptr_array_index(snapshot->replicas, i));
@@ -417,12 +426,12 @@ static void recount(LhFleet *fleet, LhFleetAssignment *assignment)
     assignment->bytes = lh_object_known(assignment->object)
                             ? ((const LhAssignment *)assignment->object)->size_bytes
                             : lh_fleet_replica_bytes(assignment->replica);
-    assignment->restored = replica != NULL && lh_object_known(assignment->replica->object)
-                           && replica->restored;
+    assignment->restored = replica != NULL && lh_object_known(assignment->replica->object) &&
+                           replica->restored;
     assignment->loading = load != NULL && lh_fleet_answer(assignment) != LH_ITEM_LIVE;
     assignment->evicting = load == NULL && lh_object_known(assignment->object);
-    assignment->unsized = !lh_object_known(assignment->object)
-                          && lh_fleet_snapshot_object(assignment->replica->snapshot) == NULL;
+    assignment->unsized = !lh_object_known(assignment->object) &&
+                          lh_fleet_snapshot_object(assignment->replica->snapshot) == NULL;
     count(assignment, 1);
     fleet->assigned_items += assignment->items;
     fleet->evicting_items += assignment->evicting;
@@ -456,9 +465,8 @@ static gboolean subject_todo(const LhFleet *fleet, const LhFleetSubject *subject
     if (!lh_kind_name_valid(subject->kind, name))
         return FALSE;
     invalid = lh_fleet_subject_invalid(fleet, subject);
-    if (invalid == NULL
-        && (accepted == NULL
-            || (lh_object_known(subject->accepted) && accepted->revision != subject->desired->mod_rev)))
+    if (invalid == NULL && (accepted == NULL || (lh_object_known(subject->accepted) &&
+                                                 accepted->revision != subject->desired->mod_rev)))
         return TRUE;
     lh_fleet_valid_condition(subject, invalid, &condition);
     return lh_status_differs(status, subject->desired->mod_rev, &condition, 1);

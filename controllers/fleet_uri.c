@@ -2,12 +2,13 @@
  * Which snapshots' uris collide: equal, inside one another, or held by a Deletion. A count of uris below
  * each directory tells without a scan that nothing lies inside; only a real collision looks further. Pure.
  */
-#include <string.h>
-
 #include "controllers/fleet_internal.h"
 
+#include <string.h>
+
 /* Calls @func for each directory above @uri ("s3://b/x/" of "s3://b/x/y/"), the nearest first. */
-static void each_parent(const char *uri, void (*func)(const char *parent, gpointer data), gpointer data)
+static void each_parent(const char *uri, void (*func)(const char *parent, gpointer data),
+                        gpointer data)
 {
     g_autofree char *path = g_strdup(uri);
     char *authority = strstr(path, "://");
@@ -114,8 +115,8 @@ static void collide(Collision *collision, const char *uri)
 
     for (guint i = 0; holders != NULL && i < holders->len; i++) {
         const LhFleetSnapshot *other = g_ptr_array_index(holders, i);
-        if (other != collision->self && is_older(other, collision->self)
-            && (collision->older == NULL || is_older(other, collision->older)))
+        if (other != collision->self && is_older(other, collision->self) &&
+            (collision->older == NULL || is_older(other, collision->older)))
             collision->older = other;
     }
 }
@@ -161,7 +162,8 @@ char *lh_fleet_snapshot_invalid(const LhFleet *fleet, const LhFleetSnapshot *sna
     each_parent(object->uri, collide_parent, &collision);
     collide_below(&collision, object->uri);
     if (collision.older != NULL)
-        return g_strdup_printf("uri: overlaps that of snapshot %s, which is older", collision.older->name);
+        return g_strdup_printf("uri: overlaps that of snapshot %s, which is older",
+                               collision.older->name);
     return NULL;
 }
 

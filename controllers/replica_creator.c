@@ -24,7 +24,8 @@ typedef struct {
     gint64 now_ms;
 } Want;
 
-static void create(const Want *want, const char *name, const char *set, gint64 ordinal, LhPlan *plan)
+static void create(const Want *want, const char *name, const char *set, gint64 ordinal,
+                   LhPlan *plan)
 {
     LhReplica replica = {
         .snapshot = want->snapshot->name,
@@ -51,9 +52,9 @@ static void correct(const Want *want, const LhReplica *present, LhPlan *plan)
 
     replica.expires_at = want->expires_at;
     lh_plan_begin(plan);
-    lh_plan_put(plan, LH_KIND_REPLICA, present->o.name, &replica, present->o.mod_rev, "expiry-changed",
-                "service %s has a window of %" G_GINT64_FORMAT " s", want->object->service,
-                want->spec->cache_window_ms / 1000);
+    lh_plan_put(plan, LH_KIND_REPLICA, present->o.name, &replica, present->o.mod_rev,
+                "expiry-changed", "service %s has a window of %" G_GINT64_FORMAT " s",
+                want->object->service, want->spec->cache_window_ms / 1000);
     lh_plan_rely(plan, LH_KIND_SNAPSHOT, want->snapshot->name, want->object->o.mod_rev);
     lh_plan_rely(plan, LH_KIND_ACCEPTED, want->accepted->name, want->accepted->mod_rev);
     lh_plan_end(plan);
@@ -73,8 +74,8 @@ static void plan_snapshot(const LhFleet *fleet, const Want *want, LhPlan *plan)
             if (present == NULL && fresh)
                 create(want, name, set, ordinal, plan);
             else if (present != NULL && !lh_object_known(&present->o))
-                lh_plan_note(plan, LH_KIND_REPLICA, name, "replica-unknown", "%s: mend or remove it",
-                             present->o.error);
+                lh_plan_note(plan, LH_KIND_REPLICA, name, "replica-unknown",
+                             "%s: mend or remove it", present->o.error);
             else if (present != NULL && present->expires_at != want->expires_at)
                 correct(want, present, plan);
         }
@@ -97,7 +98,8 @@ static void plan_missing(const LhFleet *fleet, const LhFleetSnapshot *snapshot,
                          const LhPlanContext *context, LhPlan *plan)
 {
     g_autofree char *name = g_strconcat("snapshots/", snapshot->name, "/replica-creator", NULL);
-    const LhObject *present = lh_fleet_status(fleet, "snapshots", snapshot->name, "replica-creator");
+    const LhObject *present = lh_fleet_status(fleet, "snapshots", snapshot->name,
+                                              "replica-creator");
     LhCondition condition = {.message = NULL};
     gboolean missing = lh_fleet_service_missing(snapshot, &condition);
     g_autofree char *message = (char *)condition.message;
@@ -120,14 +122,16 @@ static void replica_creator_plan(gconstpointer index, const LhPlanContext *conte
     const LhFleet *fleet = index;
     GTreeNode *node;
 
-    for (node = g_tree_node_first(fleet->correct_todo); node != NULL; node = g_tree_node_next(node)) {
+    for (node = g_tree_node_first(fleet->correct_todo); node != NULL;
+         node = g_tree_node_next(node)) {
         const LhFleetSnapshot *snapshot = lh_tree_record(node);
         Want want = want_of(snapshot, context->now_ms);
         if (full(context, plan))
             return;
         plan_snapshot(fleet, &want, plan);
     }
-    for (node = g_tree_node_first(fleet->create_todo); node != NULL; node = g_tree_node_next(node)) {
+    for (node = g_tree_node_first(fleet->create_todo); node != NULL;
+         node = g_tree_node_next(node)) {
         const LhFleetSnapshot *snapshot = lh_tree_record(node);
         Want want = want_of(snapshot, context->now_ms);
         /* Last to expire first: this one and all that follow are past their expiry. */
@@ -138,7 +142,8 @@ static void replica_creator_plan(gconstpointer index, const LhPlanContext *conte
         if (!snapshot->correct_todo)
             plan_snapshot(fleet, &want, plan);
     }
-    for (node = g_tree_node_first(fleet->missing_todo); node != NULL; node = g_tree_node_next(node)) {
+    for (node = g_tree_node_first(fleet->missing_todo); node != NULL;
+         node = g_tree_node_next(node)) {
         if (full(context, plan))
             return;
         plan_missing(fleet, lh_tree_record(node), context, plan);
@@ -148,8 +153,9 @@ static void replica_creator_plan(gconstpointer index, const LhPlanContext *conte
 const LhController lh_replica_creator = {
     .name = "replica-creator",
     .index = &lh_fleet_index,
-    .kinds = LH_KIND_BIT(LH_KIND_ACCEPTED) | LH_KIND_BIT(LH_KIND_SNAPSHOT) | LH_KIND_BIT(LH_KIND_REPLICA)
-             | LH_KIND_BIT(LH_KIND_DELETION) | LH_KIND_BIT(LH_KIND_SERVICE) | LH_KIND_BIT(LH_KIND_STATUS),
+    .kinds = LH_KIND_BIT(LH_KIND_ACCEPTED) | LH_KIND_BIT(LH_KIND_SNAPSHOT) |
+             LH_KIND_BIT(LH_KIND_REPLICA) | LH_KIND_BIT(LH_KIND_DELETION) |
+             LH_KIND_BIT(LH_KIND_SERVICE) | LH_KIND_BIT(LH_KIND_STATUS),
     .plan = replica_creator_plan,
     .settings = lh_fleet_settings_of,
 };

@@ -7,8 +7,9 @@ struct LhJob {
     LhJobWork work;
     gpointer input;
     GDestroyNotify free_input;
-    LhJobDone done; /* NULL: abandoned */
+    LhJobDone done; /* NULL: abandoned; loop only, as is data */
     gpointer data;
+    gint handed; /* atomic: 1 over to the thread, 2 back; each side sees what the other wrote */
 };
 
 static void job_free(gpointer data)
@@ -24,7 +25,9 @@ static void run(GTask *task, gpointer source G_GNUC_UNUSED, gpointer task_data,
 {
     LhJob *job = task_data;
     GError *error = NULL;
-    job->work(job->input, &error);
+    if (g_atomic_int_get(&job->handed) == 1)
+        job->work(job->input, &error);
+    g_atomic_int_set(&job->handed, 2);
     if (error != NULL)
         g_task_return_error(task, error);
     else
@@ -36,7 +39,7 @@ static void ended(GObject *source G_GNUC_UNUSED, GAsyncResult *result, gpointer 
     LhJob *job = data;
     g_autoptr(GError) error = NULL;
     g_task_propagate_boolean(G_TASK(result), &error);
-    if (job->done != NULL)
+    if (g_atomic_int_get(&job->handed) == 2 && job->done != NULL)
         job->done(job->input, error, job->data);
 }
 
@@ -51,6 +54,7 @@ LhJob *lh_job_start(LhJobWork work, gpointer input, GDestroyNotify free_input, L
     job->data = data;
     GTask *task = g_task_new(NULL, NULL, ended, job);
     g_task_set_task_data(task, job, job_free);
+    g_atomic_int_set(&job->handed, 1);
     g_task_run_in_thread(task, run);
     g_object_unref(task);
     return job;

@@ -94,7 +94,8 @@ static void print_notes(LhCli *cli, const cJSON *notes)
     lh_table_print(table, cli->out);
 }
 
-static void print_controller(LhCli *cli, const cJSON *plan)
+/* How many ops it has. */
+static int print_controller(LhCli *cli, const cJSON *plan)
 {
     static const LhColumn next = {"NEXT", LH_COLUMN_UNTIL, "nextAt", FALSE};
     const cJSON *ops = cJSON_GetObjectItemCaseSensitive(plan, "ops");
@@ -111,7 +112,7 @@ static void print_controller(LhCli *cli, const cJSON *plan)
     if (lh_json_get_bool(plan, "braked", FALSE)) {
         g_string_append_printf(line, ", braked (leasehold confirm %s --plan %s)",
                                lh_json_get_string(plan, "controller", "?"),
-                               lh_json_get_string(plan, "hash", "?"));
+                               lh_json_get_string(plan, "planHash", "?"));
     }
     if (strcmp(when, "-") != 0) {
         g_string_append_printf(line, ", next %s", when);
@@ -124,6 +125,7 @@ static void print_controller(LhCli *cli, const cJSON *plan)
     g_string_free(line, TRUE);
     print_ops(cli, ops);
     print_notes(cli, cJSON_GetObjectItemCaseSensitive(plan, "notes"));
+    return n;
 }
 
 int lh_cmd_plan(LhCli *cli, char **args, GError **error)
@@ -153,8 +155,12 @@ int lh_cmd_plan(LhCli *cli, char **args, GError **error)
         hash != NULL ? ", hash " : "", hash != NULL ? hash : "");
     lh_output_text(cli->out, head);
     const cJSON *controller;
+    int ops = 0;
     cJSON_ArrayForEach(controller, cJSON_GetObjectItemCaseSensitive(plan, "controllers")) {
-        print_controller(cli, controller);
+        ops += print_controller(cli, controller);
+    }
+    if (ops == 0) {
+        lh_output_text(cli->out, "nothing to do\n");
     }
     return LH_EXIT_DONE;
 }

@@ -49,7 +49,8 @@ static void reply_plans(LhApi *api, LhHttpRequest *request, const char *only)
         g_ptr_array_add(hashes, lh_plan_hash(plan));
         lh_plan_append_json(out, controllers[i], plan,
                             lh_runtime_leads(api->options.runtime, controllers[i]->name),
-                            is_paused(api, controllers[i]));
+                            is_paused(api, controllers[i]),
+                            lh_mirror_get(api->options.mirror, LH_KIND_BRAKE, controllers[i]->name));
     }
     g_string_append_c(out, ']');
     hash = combined_hash(hashes);

@@ -68,8 +68,11 @@ static cJSON *merged_status(const LhApi *api, const LhObject *object)
         }
         observed = MAX(observed, ((const LhStatus *)part)->observed_revision);
         cJSON *theirs = cJSON_DetachItemFromObjectCaseSensitive(json, "conditions");
-        for (cJSON *c = theirs == NULL ? NULL : theirs->child; c != NULL; c = c->next)
-            cJSON_AddItemToArray(conditions, cJSON_Duplicate(c, TRUE));
+        for (cJSON *c = theirs == NULL ? NULL : theirs->child; c != NULL; c = c->next) {
+            cJSON *copy = cJSON_Duplicate(c, TRUE);
+            add_int(copy, "observedRevision", ((const LhStatus *)part)->observed_revision);
+            cJSON_AddItemToArray(conditions, copy);
+        }
         cJSON_Delete(theirs);
         cJSON_DeleteItemFromObjectCaseSensitive(json, "observedRevision");
         add_missing(status, json);

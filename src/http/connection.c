@@ -77,14 +77,17 @@ static void on_deadline(gpointer data)
     deadline_arm(server);
 }
 
-/* All deadlines are equally far, so the oldest is the first in the queue. */
+/* The queue is in the order of deadlines. A timer that comes too early does no harm. */
 static void deadline_arm(LhHttpServer *server)
 {
     GList *head = server->waiting.head;
-    if (server->deadline_timer == NULL && head != NULL) {
-        LhHttpConnection *connection = head->data;
-        server->deadline_timer = lh_timer_at(server->env, connection->deadline_ms, on_deadline,
-                                             server);
+    gint64 deadline_ms = head != NULL ? ((LhHttpConnection *)head->data)->deadline_ms : 0;
+    if (head != NULL && deadline_ms < server->deadline_timer_ms) {
+        lh_timer_clear(server->env, &server->deadline_timer);
+    }
+    if (head != NULL && server->deadline_timer == NULL) {
+        server->deadline_timer_ms = deadline_ms;
+        server->deadline_timer = lh_timer_at(server->env, deadline_ms, on_deadline, server);
     }
 }
 

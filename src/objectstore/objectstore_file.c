@@ -33,7 +33,8 @@ typedef struct {
 } FileStore;
 
 typedef struct {
-    gatomicrefcount refs;
+    gint refs;   /* atomic */
+    gint handed; /* atomic: set before the worker gets it, so that it sees all that was written */
     FileStore *store; /* loop only */
     LhStoreOp id;
     GMainContext *context;
@@ -65,7 +66,7 @@ static void clear_entry(gpointer entry)
 static void op_unref(gpointer data)
 {
     Op *op = data;
-    if (!g_atomic_ref_count_dec(&op->refs))
+    if (!g_atomic_int_dec_and_test(&op->refs))
         return;
     g_free(op->uri);
     g_free(op->root_path);
@@ -82,7 +83,7 @@ static void op_unref(gpointer data)
 
 static Op *op_ref(Op *op)
 {
-    g_atomic_ref_count_inc(&op->refs);
+    g_atomic_int_inc(&op->refs);
     return op;
 }
 
@@ -359,7 +360,7 @@ static gboolean finish(gpointer data)
 static void work(gpointer data, gpointer user_data G_GNUC_UNUSED)
 {
     Op *op = data;
-    if (op->refused != NULL)
+    if (g_atomic_int_get(&op->handed) != 0 && op->refused != NULL)
         op->error = g_error_copy(op->refused);
     else if (!is_cancelled(op))
         op->is_fetch ? do_fetch(op) : do_list(op);
@@ -373,7 +374,7 @@ static void work(gpointer data, gpointer user_data G_GNUC_UNUSED)
 static Op *op_new(FileStore *store, const char *uri, gpointer data)
 {
     Op *op = g_new0(Op, 1);
-    g_atomic_ref_count_init(&op->refs);
+    op->refs = 1;
     op->store = store;
     op->id = store->next_id++;
     op->context = g_main_context_ref(store->context);
@@ -393,7 +394,9 @@ static LhStoreOp op_start(Op *op)
 {
     LhStoreOp id = op->id;
     g_hash_table_insert(op->store->ops, &op->id, op);
-    g_thread_pool_push(op->store->pool, op_ref(op), NULL);
+    op_ref(op);
+    g_atomic_int_set(&op->handed, 1);
+    g_thread_pool_push(op->store->pool, op, NULL);
     return id;
 }
 

@@ -75,21 +75,24 @@ static gint64 share(gint64 capacity, gint64 reserve_percent, gboolean restored)
 static gint64 room(gint64 capacity, gint64 reserve_percent, gint64 regular, gint64 restored,
                    gboolean for_restored)
 {
-    gint64 of_class = share(capacity, reserve_percent, for_restored) - (for_restored ? restored : regular);
+    gint64 of_class = share(capacity, reserve_percent, for_restored) -
+                      (for_restored ? restored : regular);
 
     return MAX(0, MIN(of_class, capacity - regular - restored));
 }
 
 gint64 lh_place_free_bytes(const LhPlaceNode *node, gint64 reserve_percent, gboolean restored)
 {
-    return room(node->capacity_bytes, reserve_percent, node->used_bytes, node->restored_bytes, restored);
+    return room(node->capacity_bytes, reserve_percent, node->used_bytes, node->restored_bytes,
+                restored);
 }
 
 gint64 lh_place_free_items(const LhPlaceNode *node, gint64 reserve_percent, gboolean restored)
 {
     if (node->capacity_items == 0)
         return G_MAXINT64;
-    return room(node->capacity_items, reserve_percent, node->used_items, node->restored_items, restored);
+    return room(node->capacity_items, reserve_percent, node->used_items, node->restored_items,
+                restored);
 }
 
 static gboolean listed(const char *const *list, const char *text)
@@ -122,7 +125,8 @@ static double share_after(const LhPlaceNode *node, gint64 size_bytes)
 }
 
 /* Rules 5 and 6 among nodes of one rank. */
-static gboolean better(LhPlaceStrategy strategy, const LhPlaceNode *a, const LhPlaceNode *b, gint64 size)
+static gboolean better(LhPlaceStrategy strategy, const LhPlaceNode *a, const LhPlaceNode *b,
+                       gint64 size)
 {
     double share_a = share_after(a, size), share_b = share_after(b, size);
     gint64 items_a = a->used_items + a->restored_items, items_b = b->used_items + b->restored_items;
@@ -135,12 +139,13 @@ static gboolean better(LhPlaceStrategy strategy, const LhPlaceNode *a, const LhP
 }
 
 typedef struct {
-    LhPlaceNode *best;      /* of best_rank, with a slot */
-    guint best_rank;        /* over all nodes with room, slot or not */
+    LhPlaceNode *best;               /* of best_rank, with a slot */
+    guint best_rank;                 /* over all nodes with room, slot or not */
     gboolean bytes, items, distinct; /* some node passed up to this test */
 } Search;
 
-static void consider(const LhPlacement *placement, LhPlaceNode *node, const LhPlaceItem *item, Search *search)
+static void consider(const LhPlacement *placement, LhPlaceNode *node, const LhPlaceItem *item,
+                     Search *search)
 {
     guint rank;
 
@@ -160,8 +165,8 @@ static void consider(const LhPlacement *placement, LhPlaceNode *node, const LhPl
         search->best_rank = rank;
         search->best = NULL;
     }
-    if (node->load_slots > 0
-        && (search->best == NULL || better(placement->strategy, node, search->best, item->size_bytes)))
+    if (node->load_slots > 0 &&
+        (search->best == NULL || better(placement->strategy, node, search->best, item->size_bytes)))
         search->best = node;
 }
 
@@ -226,10 +231,9 @@ gboolean lh_placement_give_up(LhPlacement *placement, const char *set_name, cons
 {
     LhPlaceNode *node = find_node(g_hash_table_lookup(placement->sets, set_name), node_id);
 
-    if (node == NULL
-        || (node->used_bytes + node->restored_bytes <= node->capacity_bytes
-            && (node->capacity_items == 0
-                || node->used_items + node->restored_items <= node->capacity_items)))
+    if (node == NULL || (node->used_bytes + node->restored_bytes <= node->capacity_bytes &&
+                         (node->capacity_items == 0 ||
+                          node->used_items + node->restored_items <= node->capacity_items)))
         return FALSE;
     *(restored ? &node->restored_bytes : &node->used_bytes) -= size_bytes;
     *(restored ? &node->restored_items : &node->used_items) -= 1;
@@ -239,12 +243,9 @@ gboolean lh_placement_give_up(LhPlacement *placement, const char *set_name, cons
 const char *lh_place_rule_id(LhPlaceRule rule)
 {
     static const char *const ids[] = {
-        [LH_PLACED_WARM] = "placed-warm",
-        [LH_PLACED_STRATEGY] = "placed-by-strategy",
-        [LH_WAIT_SLOT] = "wait-slot",
-        [LH_WAIT_BYTES] = "wait-bytes",
-        [LH_WAIT_ITEMS] = "wait-items",
-        [LH_WAIT_DISTINCT] = "wait-distinct",
+        [LH_PLACED_WARM] = "placed-warm", [LH_PLACED_STRATEGY] = "placed-by-strategy",
+        [LH_WAIT_SLOT] = "wait-slot",     [LH_WAIT_BYTES] = "wait-bytes",
+        [LH_WAIT_ITEMS] = "wait-items",   [LH_WAIT_DISTINCT] = "wait-distinct",
         [LH_WAIT_NODES] = "wait-nodes",
     };
 

@@ -25,12 +25,12 @@ typedef struct {
     const char *id;   /* borrowed until lh_placement_free */
     const char *host; /* node name; restarts share it */
     const char *set;
-    const char *zone;          /* NULL: none; nodes without a zone share no zone */
-    gint64 capacity_bytes;     /* 0: holds nothing that has bytes */
-    gint64 capacity_items;     /* 0: no limit */
+    const char *zone;                      /* NULL: none; nodes without a zone share no zone */
+    gint64 capacity_bytes;                 /* 0: holds nothing that has bytes */
+    gint64 capacity_items;                 /* 0: no limit */
     gint64 used_bytes, used_items;         /* regular items of the host */
     gint64 restored_bytes, restored_items; /* restored items of the host */
-    gint64 load_slots;         /* loads that it may still begin */
+    gint64 load_slots;                     /* loads that it may still begin */
 } LhPlaceNode;
 
 typedef enum { LH_PLACE_SPREAD, LH_PLACE_PACK } LhPlaceStrategy;
@@ -39,7 +39,8 @@ typedef struct {
     const char *set;
     gint64 size_bytes;
     gboolean restored;
-    const char *const *holder_hosts; /* hosts that hold another item of the group; NULL-ended or NULL */
+    const char *const
+        *holder_hosts; /* hosts that hold another item of the group; NULL-ended or NULL */
     const char *const *holder_zones; /* their zones; NULL-ended or NULL */
     const char *const *warm_ids;     /* nodes with the data on disk; NULL-ended or NULL */
     const char *avoid_host;          /* where it failed last, or NULL */

@@ -107,8 +107,8 @@ void lh_plan_put(LhPlan *plan, LhKind kind, const char *name, const void *object
     g_array_append_val(plan->ops, op);
 }
 
-void lh_plan_delete(LhPlan *plan, LhKind kind, const char *name, gint64 expect_rev, const char *rule,
-                    const char *reason_format, ...)
+void lh_plan_delete(LhPlan *plan, LhKind kind, const char *name, gint64 expect_rev,
+                    const char *rule, const char *reason_format, ...)
 {
     LhOp op = {.type = LH_OP_DELETE, .kind = kind, .expect_rev = expect_rev, .rule = rule};
     va_list args;
@@ -134,11 +134,12 @@ void lh_plan_rely(LhPlan *plan, LhKind kind, const char *name, gint64 mod_rev)
 
 void lh_plan_rely_none(LhPlan *plan, LhKind kind, const char *name_prefix)
 {
-    add_reliance(plan, (LhReliance){.key = keep_key(plan, kind, name_prefix, NULL), .none_below = TRUE});
+    add_reliance(plan,
+                 (LhReliance){.key = keep_key(plan, kind, name_prefix, NULL), .none_below = TRUE});
 }
 
-void lh_plan_event(LhPlan *plan, LhEventType type, const char *reason, LhKind kind, const char *name,
-                   const char *message_format, ...)
+void lh_plan_event(LhPlan *plan, LhEventType type, const char *reason, LhKind kind,
+                   const char *name, const char *message_format, ...)
 {
     g_autofree char *object = g_strconcat(lh_kind_info(kind)->plural, "/", name, NULL);
     LhPlanEvent event = {.type = (int)type, .reason = reason, .object = keep(plan, object)};
@@ -170,7 +171,8 @@ void lh_plan_wake(LhPlan *plan, gint64 at_ms)
         plan->wake_ms = at_ms;
 }
 
-void lh_plan_note(LhPlan *plan, LhKind kind, const char *name, const char *rule, const char *format, ...)
+void lh_plan_note(LhPlan *plan, LhKind kind, const char *name, const char *rule, const char *format,
+                  ...)
 {
     LhPlanNote note = {.rule = rule};
     va_list args;
@@ -189,7 +191,8 @@ void lh_plan_note(LhPlan *plan, LhKind kind, const char *name, const char *rule,
 
 static const LhCondition *find_condition(const LhStatus *status, const char *type)
 {
-    for (guint i = 0; status != NULL && status->conditions != NULL && i < status->conditions->n; i++) {
+    for (guint i = 0; status != NULL && status->conditions != NULL && i < status->conditions->n;
+         i++) {
         const LhCondition *condition = lh_array_at(status->conditions, i);
         if (g_strcmp0(condition->type, type) == 0)
             return condition;
@@ -210,9 +213,9 @@ gboolean lh_status_differs(const LhObject *present, gint64 observed_revision,
         return TRUE;
     for (guint i = 0; i < n; i++) {
         const LhCondition *was = find_condition(status, conditions[i].type);
-        if (was == NULL || was->status != conditions[i].status
-            || g_strcmp0(was->reason, conditions[i].reason) != 0
-            || g_strcmp0(was->message, conditions[i].message) != 0)
+        if (was == NULL || was->status != conditions[i].status ||
+            g_strcmp0(was->reason, conditions[i].reason) != 0 ||
+            g_strcmp0(was->message, conditions[i].message) != 0)
             return TRUE;
     }
     return FALSE;
@@ -224,14 +227,16 @@ static gint by_type(gconstpointer a, gconstpointer b)
 }
 
 gboolean lh_plan_status(LhPlan *plan, const LhObject *present, const char *name,
-                        gint64 observed_revision, const LhCondition *conditions, guint n, gint64 now_ms)
+                        gint64 observed_revision, const LhCondition *conditions, guint n,
+                        gint64 now_ms)
 {
     if (!lh_status_differs(present, observed_revision, conditions, n))
         return FALSE;
     lh_plan_begin(plan);
     open_group(plan)->throttle = keep_key(plan, LH_KIND_STATUS, name, NULL);
     if (n == 0) {
-        lh_plan_delete(plan, LH_KIND_STATUS, name, present->mod_rev, "status", "nothing left to say");
+        lh_plan_delete(plan, LH_KIND_STATUS, name, present->mod_rev, "status",
+                       "nothing left to say");
         lh_plan_end(plan);
         return TRUE;
     }
@@ -255,8 +260,8 @@ gboolean lh_plan_status(LhPlan *plan, const LhObject *present, const char *name,
         .replicas_desired = -1,
         .replicas_live = -1,
     };
-    lh_plan_put(plan, LH_KIND_STATUS, name, &status, present == NULL ? 0 : present->mod_rev, "status",
-                "%s", said->str);
+    lh_plan_put(plan, LH_KIND_STATUS, name, &status, present == NULL ? 0 : present->mod_rev,
+                "status", "%s", said->str);
     lh_plan_end(plan);
     return TRUE;
 }

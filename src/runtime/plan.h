@@ -66,8 +66,8 @@ typedef struct {
     GArray *groups;    /* LhGroup */
     GArray *notes;     /* LhPlanNote */
     GStringChunk *strings;
-    gint64 wake_ms;   /* epoch ms at which it would next decide something else; 0: only on a change */
-    gboolean more;    /* the budget ended before the work did: plan again after this one */
+    gint64 wake_ms; /* epoch ms at which it would next decide something else; 0: only on a change */
+    gboolean more;  /* the budget ended before the work did: plan again after this one */
     gboolean explain; /* record notes */
     gboolean open;    /* between begin and end */
 } LhPlan;
@@ -81,28 +81,29 @@ const LhOp *lh_plan_op(const LhPlan *plan, const LhGroup *group, guint i);
 void lh_plan_begin(LhPlan *plan);
 void lh_plan_put(LhPlan *plan, LhKind kind, const char *name, const void *object, gint64 expect_rev,
                  const char *rule, const char *reason_format, ...) G_GNUC_PRINTF(7, 8);
-void lh_plan_delete(LhPlan *plan, LhKind kind, const char *name, gint64 expect_rev, const char *rule,
-                    const char *reason_format, ...) G_GNUC_PRINTF(6, 7);
+void lh_plan_delete(LhPlan *plan, LhKind kind, const char *name, gint64 expect_rev,
+                    const char *rule, const char *reason_format, ...) G_GNUC_PRINTF(6, 7);
 void lh_plan_rely(LhPlan *plan, LhKind kind, const char *name, gint64 mod_rev);
 /* No key of @kind whose name begins with @name_prefix (ends with '.' or '/') exists. */
 void lh_plan_rely_none(LhPlan *plan, LhKind kind, const char *name_prefix);
 /* For the open group, or, after lh_plan_end, for the one that was ended last. */
-void lh_plan_event(LhPlan *plan, LhEventType type, const char *reason, LhKind kind, const char *name,
-                   const char *message_format, ...) G_GNUC_PRINTF(6, 7);
+void lh_plan_event(LhPlan *plan, LhEventType type, const char *reason, LhKind kind,
+                   const char *name, const char *message_format, ...) G_GNUC_PRINTF(6, 7);
 /* Ends the group; a group without ops is dropped. */
 void lh_plan_end(LhPlan *plan);
 
 /* The earliest of all calls counts. */
 void lh_plan_wake(LhPlan *plan, gint64 at_ms);
-void lh_plan_note(LhPlan *plan, LhKind kind, const char *name, const char *rule, const char *format, ...)
-    G_GNUC_PRINTF(5, 6);
+void lh_plan_note(LhPlan *plan, LhKind kind, const char *name, const char *rule, const char *format,
+                  ...) G_GNUC_PRINTF(5, 6);
 
 /* One group that brings a Status to @conditions (any order, messages borrowed), or nothing when @present
  * says so already; conditions keep their `since` while their status stays. @n 0: the Status is deleted.
  * @present: the Status object of this subject and controller in the mirror, or NULL; nothing is written
  * over an unknown one. TRUE when a group was added. @name: "<plural>/<name>/<controller>". */
 gboolean lh_plan_status(LhPlan *plan, const LhObject *present, const char *name,
-                        gint64 observed_revision, const LhCondition *conditions, guint n, gint64 now_ms);
+                        gint64 observed_revision, const LhCondition *conditions, guint n,
+                        gint64 now_ms);
 /* True when lh_plan_status would write. */
 gboolean lh_status_differs(const LhObject *present, gint64 observed_revision,
                            const LhCondition *conditions, guint n);

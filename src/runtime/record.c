@@ -181,7 +181,7 @@ static void append_notes(GString *out, const LhPlan *plan)
 }
 
 void lh_plan_append_json(GString *out, const LhController *controller, const LhPlan *plan,
-                         gboolean leader, gboolean paused)
+                         gboolean leader, gboolean paused, const LhObject *brake)
 {
     g_autofree char *hash = lh_plan_hash(plan);
 
@@ -192,6 +192,12 @@ void lh_plan_append_json(GString *out, const LhController *controller, const LhP
     g_string_append(out, leader ? "true" : "false");
     lh_json_append_key(out, "paused");
     g_string_append(out, paused ? "true" : "false");
+    if (brake != NULL) {
+        lh_json_append_key(out, "braked");
+        g_string_append(out, "true");
+        append_member(out, "planHash",
+                      lh_object_known(brake) ? ((const LhBrake *)brake)->plan_hash : NULL);
+    }
     lh_json_append_key(out, "more");
     g_string_append(out, plan->more ? "true" : "false");
     lh_json_append_key(out, "ops");
@@ -276,7 +282,8 @@ static void append_plans(Replay *replay, const LhRecord *record,
             g_string_append_c(out, ',');
         first = FALSE;
         lh_plan_append_json(out, controllers[i], plan, FALSE,
-                            controllers[i]->settings(index, controllers[i]->name)->paused);
+                            controllers[i]->settings(index, controllers[i]->name)->paused,
+                            lh_mirror_get(record->mirror, LH_KIND_BRAKE, controllers[i]->name));
     }
     g_string_append(out, "]}");
 }

@@ -26,9 +26,9 @@ gboolean lh_record_load(const char *text, gsize len,
                         LhRecord *out, GError **error);
 
 /* {"controller":…,"hash":…,…,"ops":[…],"notes":[…],"nextAt":…} appended to @out. @leader, @paused as they
- * are; @brake may be NULL. */
+ * are; on its brake (@brake not NULL) also "braked" and the "planHash" that a Confirmation must name. */
 void lh_plan_append_json(GString *out, const LhController *controller, const LhPlan *plan,
-                         gboolean leader, gboolean paused);
+                         gboolean leader, gboolean paused, const LhObject *brake);
 
 /* Reads a recorded input and appends {"revision":…,"hash":…,"controllers":[…]} with the plan of each of
  * @controllers (all, or the one named @only). Errors: LH_ERR_INVALID, LH_ERR_NOT_FOUND. */

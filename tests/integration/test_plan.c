@@ -73,11 +73,13 @@ static void plan_shows_what_is_coming_and_then_nothing(void **state)
     world_poll(world, has_nothing_to_do, manager, "`leasehold plan` says: nothing to do");
 }
 
+/* In whatever words: that it waits, and that its 1000 bytes fit nowhere. */
 static gboolean waits_for_room(World *world, gpointer data)
 {
     g_autoptr(Run) why = cli(data, "explain", "cache/s-1.default.0", NULL);
-    g_autofree char *lower = g_ascii_strdown(why->out, -1);
-    return why->code == 0 && strstr(lower, "room") != NULL;
+    g_autoptr(Run) json = cli(data, "explain", "cache/s-1.default.0", "-o", "json", NULL);
+    return why->code == 0 && strstr(why->out, "1000 bytes") != NULL && json->code == 0 &&
+           strstr(json->out, "\"Waiting\"") != NULL;
 }
 
 static void explain_says_why_something_waits(void **state)

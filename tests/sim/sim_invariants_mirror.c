@@ -112,7 +112,7 @@ static char *plan_text(const LhController *controller, gconstpointer index,
     g_autoptr(LhPlan) plan = lh_plan_new(TRUE);
     GString *text = g_string_new(NULL);
     controller->plan(index, context, plan);
-    lh_plan_append_json(text, controller, plan, FALSE, FALSE);
+    lh_plan_append_json(text, controller, plan, FALSE, FALSE, NULL);
     return g_string_free(text, FALSE);
 }
 

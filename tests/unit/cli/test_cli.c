@@ -743,7 +743,7 @@ static const char plan_text[] =
     "{\"revision\":9,\"hash\":\"ff\",\"controllers\":[{\"controller\":\"replica-creator\",\"hash\":"
     "\"ee\",\"leader\":true,\"ops\":[{\"op\":\"put\",\"key\":\"decided/replicas/x\",\"kind\":"
     "\"Replica\",\"name\":\"x\",\"rule\":\"create\",\"reason\":\"window\"}],\"notes\":[]},"
-    "{\"controller\":\"cache-evictor\",\"hash\":\"dd\",\"leader\":false,\"braked\":true,\"ops\":[],"
+    "{\"controller\":\"cache-evictor\",\"hash\":\"dd\",\"leader\":false,\"braked\":true,\"planHash\":\"dd\",\"ops\":[],"
     "\"notes\":[{\"object\":\"replicas/y\",\"rule\":\"keep\",\"reason\":\"fresh\"}]}]}";
 
 static int plan_stub(const char *path, const char *controller, FILE *out, GError **error)

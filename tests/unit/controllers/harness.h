@@ -5,23 +5,23 @@
  */
 #pragma once
 
+#include "controllers/capacity.h"
+#include "controllers/fleet.h"
+#include "controllers/registry.h"
+
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "controllers/capacity.h"
-#include "controllers/fleet.h"
-#include "controllers/registry.h"
-
 #include <cmocka.h>
 
-#define T0 G_GINT64_CONSTANT(1700000000000)
+#define T0     G_GINT64_CONSTANT(1700000000000)
 #define SECOND G_GINT64_CONSTANT(1000)
 #define MINUTE (60 * SECOND)
-#define HOUR (60 * MINUTE)
-#define DAY (24 * HOUR)
+#define HOUR   (60 * MINUTE)
+#define DAY    (24 * HOUR)
 
 typedef struct {
     GHashTable *objects; /* key under the prefix -> LhObject */
@@ -39,8 +39,8 @@ static World *world_new(void)
 {
     World *world = g_new0(World, 1);
 
-    world->objects =
-        g_hash_table_new_full(g_str_hash, g_str_equal, g_free, (GDestroyNotify)lh_object_unref);
+    world->objects = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
+                                           (GDestroyNotify)lh_object_unref);
     world->values = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     world->revision = 100;
     world->index = lh_fleet_index.new();
@@ -71,7 +71,8 @@ static const void *look(const World *world, const char *key)
     return g_hash_table_lookup(world->objects, key);
 }
 
-static G_GNUC_UNUSED G_GNUC_PRINTF(2, 3) const void *lookf(const World *world, const char *format, ...)
+static G_GNUC_UNUSED G_GNUC_PRINTF(2, 3) const
+    void *lookf(const World *world, const char *format, ...)
 {
     g_autofree char *key = NULL;
     va_list args;
@@ -102,7 +103,8 @@ static void change(World *world, const char *key, const char *value)
         kind = LH_N_KINDS, name = key;
     if (value != NULL)
         after = lh_object_parse(kind, name, value, strlen(value),
-                                held == NULL ? world->revision : held->create_rev, world->revision, 0);
+                                held == NULL ? world->revision : held->create_rev, world->revision,
+                                0);
     if (held == NULL && after == NULL)
         return;
     if (after != NULL) {
@@ -121,7 +123,8 @@ static G_GNUC_UNUSED void put(World *world, const char *key, const char *value)
     change(world, key, value);
 }
 
-static G_GNUC_UNUSED G_GNUC_PRINTF(3, 4) void putf(World *world, const char *key, const char *format, ...)
+static G_GNUC_UNUSED G_GNUC_PRINTF(3, 4) void putf(World *world, const char *key,
+                                                   const char *format, ...)
 {
     g_autofree char *value = NULL;
     va_list args;
@@ -229,7 +232,8 @@ static gboolean compares_hold(const World *world, const LhPlan *plan, const LhGr
             return FALSE;
     }
     for (guint i = 0; i < group->n_reliances; i++) {
-        const LhReliance *r = &g_array_index(plan->reliances, LhReliance, group->first_reliance + i);
+        const LhReliance *r = &g_array_index(plan->reliances, LhReliance,
+                                             group->first_reliance + i);
         if (r->none_below ? !none_below(world, r->key) : mod_rev(world, r->key) != r->mod_rev)
             return FALSE;
     }
@@ -269,8 +273,8 @@ static gboolean apply_group(World *world, const LhPlan *plan, guint i)
     world->revision++;
     for (guint o = 0; o < group->n_ops; o++) {
         const LhOp *op = lh_plan_op(plan, group, o);
-        if (op->type == LH_OP_PUT && op->kind == LH_KIND_ASSIGNMENT
-            && strstr(op->value, "\"action\":\"load\"") != NULL)
+        if (op->type == LH_OP_PUT && op->kind == LH_KIND_ASSIGNMENT &&
+            strstr(op->value, "\"action\":\"load\"") != NULL)
             world->loads++;
         change(world, op->key, op->type == LH_OP_PUT ? op->value : NULL);
     }
@@ -321,18 +325,21 @@ static char *plan_text(const LhPlan *plan)
         for (guint o = 0; o < group->n_ops; o++) {
             const LhOp *op = lh_plan_op(plan, group, o);
             g_string_append_printf(text, " %s %s @%" PRId64 " %s: %s\n  %s\n",
-                                   op->type == LH_OP_PUT ? "put" : "delete", op->key, op->expect_rev,
-                                   op->rule, op->reason, op->value == NULL ? "" : op->value);
+                                   op->type == LH_OP_PUT ? "put" : "delete", op->key,
+                                   op->expect_rev, op->rule, op->reason,
+                                   op->value == NULL ? "" : op->value);
         }
         for (guint r = 0; r < group->n_reliances; r++) {
-            const LhReliance *reliance =
-                &g_array_index(plan->reliances, LhReliance, group->first_reliance + r);
+            const LhReliance *reliance = &g_array_index(plan->reliances, LhReliance,
+                                                        group->first_reliance + r);
             g_string_append_printf(text, " rely %s %d @%" PRId64 "\n", reliance->key,
                                    reliance->none_below, reliance->mod_rev);
         }
         for (guint e = 0; e < group->n_events; e++) {
-            const LhPlanEvent *event = &g_array_index(plan->events, LhPlanEvent, group->first_event + e);
-            g_string_append_printf(text, " event %s %s %s\n", event->reason, event->object, event->message);
+            const LhPlanEvent *event = &g_array_index(plan->events, LhPlanEvent,
+                                                      group->first_event + e);
+            g_string_append_printf(text, " event %s %s %s\n", event->reason, event->object,
+                                   event->message);
         }
     }
     for (guint i = 0; i < plan->notes->len; i++) {
@@ -410,8 +417,8 @@ static G_GNUC_UNUSED void put_snapshot(World *world, const char *name, const cha
     g_autofree char *key = g_strconcat("published/snapshots/", name, NULL);
 
     putf(world, key,
-         "{\"service\":\"%s\",\"startTime\":%" PRId64 ",\"endTime\":%" PRId64 ",\"sizeBytes\":%" PRId64
-         ",\"uri\":\"s3://bucket/%s/\"}",
+         "{\"service\":\"%s\",\"startTime\":%" PRId64 ",\"endTime\":%" PRId64
+         ",\"sizeBytes\":%" PRId64 ",\"uri\":\"s3://bucket/%s/\"}",
          service, end_ms - HOUR, end_ms, bytes, name);
 }
 
@@ -463,7 +470,8 @@ static G_GNUC_UNUSED gboolean nodes_answer(World *world)
 
     for (guint i = 0; i < items->len; i++) {
         g_autofree char *key = g_strdup(items->pdata[i]);
-        if (lookf(world, "decided/assignments/cache/%s", key + strlen("actual/items/cache/")) == NULL) {
+        if (lookf(world, "decided/assignments/cache/%s", key + strlen("actual/items/cache/")) ==
+            NULL) {
             del(world, key);
             any = TRUE;
         }
@@ -473,9 +481,9 @@ static G_GNUC_UNUSED gboolean nodes_answer(World *world)
         const LhAssignment *order = look(world, orders->pdata[i]);
         const LhItem *item = lookf(world, "actual/items/cache/%s", name);
         g_autofree char *id = g_strndup(name, strcspn(name, "/"));
-        if (lookf(world, "actual/nodes/cache/%s", id) == NULL || !lh_object_known(&order->o)
-            || (item != NULL && item->assignment == order->o.mod_rev && item->state != LH_ITEM_LOADING
-                && item->state != LH_ITEM_EVICTING))
+        if (lookf(world, "actual/nodes/cache/%s", id) == NULL || !lh_object_known(&order->o) ||
+            (item != NULL && item->assignment == order->o.mod_rev &&
+             item->state != LH_ITEM_LOADING && item->state != LH_ITEM_EVICTING))
             continue;
         answer(world, name, order->action == LH_ACTION_LOAD ? "live" : "evicted");
         any = TRUE;
@@ -526,7 +534,8 @@ static G_GNUC_UNUSED const LhCondition *condition_of(const World *world, const c
 {
     const LhStatus *status = lookf(world, "decided/status/%s", name);
 
-    for (guint i = 0; status != NULL && lh_object_known(&status->o) && i < status->conditions->n; i++) {
+    for (guint i = 0; status != NULL && lh_object_known(&status->o) && i < status->conditions->n;
+         i++) {
         const LhCondition *condition = lh_array_at(status->conditions, i);
         if (strcmp(condition->type, type) == 0)
             return condition;

@@ -43,8 +43,12 @@ static void a_valid_object_comes_into_force(void **state)
 static void an_invalid_edit_leaves_the_last_good_one(void **state)
 {
     static const char *const bad[] = {
-        "nonsense", "{}", "{\"spec\":{}}", "{\"spec\":{\"owner\":\"me\",\"cache\":{\"window\":\"8d\"}}}",
-        "{\"spec\":{\"owner\":\"me\",\"cache\":{\"replicas\":-1}}}", "{\"kind\":\"Seed\",\"spec\":{\"owner\":\"me\"}}",
+        "nonsense",
+        "{}",
+        "{\"spec\":{}}",
+        "{\"spec\":{\"owner\":\"me\",\"cache\":{\"window\":\"8d\"}}}",
+        "{\"spec\":{\"owner\":\"me\",\"cache\":{\"replicas\":-1}}}",
+        "{\"kind\":\"Seed\",\"spec\":{\"owner\":\"me\"}}",
     };
     g_autoptr(World) world = world_new();
 
@@ -56,7 +60,8 @@ static void an_invalid_edit_leaves_the_last_good_one(void **state)
         put(world, "desired/services/api", bad[i]);
         run(world, "admission");
         assert_int_equal(mod_rev(world, "decided/accepted/services/api"), accepted);
-        assert_valid(world, "services/api", LH_CONDITION_FALSE, i == 3 ? "spec.cache.window" : NULL);
+        assert_valid(world, "services/api", LH_CONDITION_FALSE,
+                     i == 3 ? "spec.cache.window" : NULL);
         assert_string_equal(g_hash_table_lookup(world->values, "desired/services/api"), bad[i]);
         fail_over(world);
         assert_nothing_to_do(world, "admission");
@@ -119,7 +124,7 @@ static void a_seed_needs_its_throttle(void **state)
     run(world, "admission");
     assert_null(look(world, "decided/accepted/seeds/s"));
     assert_valid(world, "seeds/s", LH_CONDITION_FALSE, "spec.throttle");
-    put(world, "desired/throttles/slow", "{\"spec\":{\"requests\":1}}");
+    put(world, "desired/throttles/slow", "{\"spec\":{\"requests\":1,\"period\":\"1m\"}}");
     run(world, "admission");
     assert_non_null(look(world, "decided/accepted/seeds/s"));
     assert_valid(world, "seeds/s", LH_CONDITION_TRUE, NULL);
@@ -135,12 +140,12 @@ static void a_seed_relies_on_its_throttle(void **state)
     g_autoptr(World) world = world_new();
 
     (void)state;
-    put(world, "desired/throttles/slow", "{\"spec\":{\"requests\":1}}");
+    put(world, "desired/throttles/slow", "{\"spec\":{\"requests\":1,\"period\":\"1m\"}}");
     run(world, "admission");
     put(world, "desired/seeds/s", "{\"spec\":{\"url\":\"https://e.org/\",\"throttle\":\"slow\"}}");
     g_autoptr(LhPlan) plan = plan_of(world, "admission");
     del(world, "desired/throttles/slow");
-    run(world, "admission");
+    del(world, "decided/accepted/throttles/slow");
     for (guint i = 0; i < lh_plan_groups(plan); i++)
         apply_group(world, plan, i);
     assert_null(look(world, "decided/accepted/seeds/s"));
@@ -250,7 +255,9 @@ static void put_at(World *world, const char *name, const char *uri)
     g_autofree char *key = g_strconcat("published/snapshots/", name, NULL);
 
     putf(world, key,
-         "{\"service\":\"api\",\"startTime\":1,\"endTime\":%" PRId64 ",\"sizeBytes\":1,\"uri\":\"%s\"}", T0, uri);
+         "{\"service\":\"api\",\"startTime\":1,\"endTime\":%" PRId64
+         ",\"sizeBytes\":1,\"uri\":\"%s\"}",
+         T0, uri);
 }
 
 static void of_two_that_overlap_the_older_is_valid(void **state)
@@ -268,7 +275,8 @@ static void of_two_that_overlap_the_older_is_valid(void **state)
     assert_valid(world, "snapshots/same", LH_CONDITION_FALSE, "first");
     assert_valid(world, "snapshots/above", LH_CONDITION_FALSE, "first");
     assert_valid(world, "snapshots/below", LH_CONDITION_FALSE, "first");
-    assert_valid(world, "snapshots/beside", LH_CONDITION_FALSE, "above"); /* though above is not valid */
+    assert_valid(world, "snapshots/beside", LH_CONDITION_FALSE,
+                 "above"); /* though above is not valid */
     del(world, "published/snapshots/first");
     del(world, "published/snapshots/above");
     run(world, "admission");
@@ -283,7 +291,8 @@ static void names_and_uris_of_deletions_are_not_used_again(void **state)
     g_autoptr(World) world = world_new();
 
     (void)state;
-    put(world, "decided/deletions/gone", "{\"uri\":\"s3://b/x/y/\",\"snapshotRevision\":5,\"decidedAt\":1}");
+    put(world, "decided/deletions/gone",
+        "{\"uri\":\"s3://b/x/y/\",\"snapshotRevision\":5,\"decidedAt\":1}");
     put_at(world, "gone", "s3://b/else/");
     put_at(world, "same", "s3://b/x/y/");
     put_at(world, "below", "s3://b/x/y/z/");

@@ -7,9 +7,9 @@
  *
  * LEASEHOLD_SEED=N runs that seed alone.
  */
-#include <stdlib.h>
-
 #include "tests/unit/controllers/harness.h"
+
+#include <stdlib.h>
 
 #define SEEDS 150
 #define STEPS 400
@@ -76,13 +76,14 @@ static void do_snapshot(History *h)
         put(h->world, key, garbage[pick(h, G_N_ELEMENTS(garbage))]);
     else if (chance(h, 10))
         putf(h->world, key,
-             "{\"service\":\"s%d\",\"startTime\":1,\"uri\":\"s3://bucket/p%d/\",\"live\":true}", pick(h, 4),
-             name);
+             "{\"service\":\"s%d\",\"startTime\":1,\"uri\":\"s3://bucket/p%d/\",\"live\":true}",
+             pick(h, 4), name);
     else
         putf(h->world, key,
              "{\"service\":\"s%d\",\"startTime\":1,\"endTime\":%" PRId64 ",\"sizeBytes\":%d,"
              "\"uri\":\"s3://bucket/%s%d/\"}",
-             pick(h, 4), end, pick(h, 30), chance(h, 15) ? "p1/" : "p", chance(h, 15) ? pick(h, 20) : name);
+             pick(h, 4), end, pick(h, 30), chance(h, 15) ? "p1/" : "p",
+             chance(h, 15) ? pick(h, 20) : name);
 }
 
 /* Several keys at one revision. */
@@ -102,8 +103,8 @@ static void do_twins(History *h)
 static void do_settings(History *h)
 {
     static const char *const specs[] = {
-        "\"maxConcurrentLoads\":1", "\"maxConcurrentLoads\":5,\"strategy\":\"pack\"",
-        "\"failureGrace\":\"0s\"",  "\"failureGrace\":\"30s\",\"restoreReservePercent\":50",
+        "\"maxConcurrentLoads\":1",    "\"maxConcurrentLoads\":5,\"strategy\":\"pack\"",
+        "\"failureGrace\":\"0s\"",     "\"failureGrace\":\"30s\",\"restoreReservePercent\":50",
         "\"restoreReservePercent\":0",
     };
     int what = pick(h, 8);
@@ -136,13 +137,15 @@ static void do_other_desired(History *h)
 
     switch (pick(h, 6)) {
     case 0:
-        put(h->world, "desired/throttles/t", chance(h, 60) ? "{\"spec\":{\"requests\":1}}" : "nonsense");
+        put(h->world, "desired/throttles/t",
+            chance(h, 60) ? "{\"spec\":{\"requests\":1,\"period\":\"1m\"}}" : "nonsense");
         break;
     case 1:
         del(h->world, "desired/throttles/t");
         break;
     case 2:
-        putf(h->world, "desired/seeds/x", "{\"spec\":{\"url\":\"https://e.org/\",\"throttle\":\"%s\"}}",
+        putf(h->world, "desired/seeds/x",
+             "{\"spec\":{\"url\":\"https://e.org/\",\"throttle\":\"%s\"}}",
              chance(h, 70) ? "t" : "none");
         break;
     case 3:
@@ -150,8 +153,8 @@ static void do_other_desired(History *h)
         break;
     default:
         if (brake != NULL && lh_object_known(&brake->o))
-            putf(h->world, "desired/confirmations/cache-evictor", "{\"spec\":{\"planHash\":\"%s\"}}",
-                 chance(h, 80) ? brake->plan_hash : "stale");
+            putf(h->world, "desired/confirmations/cache-evictor",
+                 "{\"spec\":{\"planHash\":\"%s\"}}", chance(h, 80) ? brake->plan_hash : "stale");
     }
 }
 
@@ -166,16 +169,16 @@ static void do_deletion(History *h)
         del(h->world, key);
     else if (none_below(h->world, replicas))
         putf(h->world, key,
-             "{\"uri\":\"s3://bucket/p%d/\",\"snapshotRevision\":%" PRId64 ",\"decidedAt\":1}", name,
-             mod_rev(h->world, snapshot));
+             "{\"uri\":\"s3://bucket/p%d/\",\"snapshotRevision\":%" PRId64 ",\"decidedAt\":1}",
+             name, mod_rev(h->world, snapshot));
 }
 
 /* Something that controllers or nodes wrote is spoilt, or removed by hand. */
 static void do_spoil(History *h)
 {
     static const char *const areas[] = {
-        "decided/accepted/", "decided/replicas/",     "decided/assignments/", "decided/retries/",
-        "decided/status/",   "decided/health/",       "decided/brakes/",      "actual/items/",
+        "decided/accepted/", "decided/replicas/",    "decided/assignments/", "decided/retries/",
+        "decided/status/",   "decided/health/",      "decided/brakes/",      "actual/items/",
         "actual/nodes/",     "published/snapshots/",
     };
     g_autofree char *key = any_key(h, areas[pick(h, G_N_ELEMENTS(areas))]);
@@ -184,22 +187,32 @@ static void do_spoil(History *h)
         return;
     if (chance(h, 50))
         put(h->world, key, garbage[pick(h, 5)]);
-    else if (!g_str_has_prefix(key, "actual/nodes/") && !g_str_has_prefix(key, "decided/assignments/"))
+    else if (!g_str_has_prefix(key, "actual/nodes/") &&
+             !g_str_has_prefix(key, "decided/assignments/"))
         del(h->world, key);
 }
 
 static void do_odd_key(History *h)
 {
     static const char *const keys[] = {
-        "decided/replicas/no-ordinal",      "decided/assignments/cache/n1-00000001/",
-        "decided/assignments/cache",        "decided/retries/cache/p1",
-        "decided/retries/worker/x",         "decided/assignments/worker/w-00000001/task",
-        "actual/nodes/cache/",              "actual/nodes/cache/no-hex",
-        "nowhere/at/all",                   "decided/status/replicas/p1.default.0/cache-assigner",
-        "decided/status/snapshots/p3/admission", "decided/status/snapshots/p4/replica-creator",
-        "decided/status/services/s0/admission",  "decided/accepted/services/",
-        "actual/items/cache/n1-00000001/p1.default.0", "published/snapshots/bad name",
-        "desired/settings/no-such-controller",   "desired/nodepolicies/cache/x/y",
+        "decided/replicas/no-ordinal",
+        "decided/assignments/cache/n1-00000001/",
+        "decided/assignments/cache",
+        "decided/retries/cache/p1",
+        "decided/retries/worker/x",
+        "decided/assignments/worker/w-00000001/task",
+        "actual/nodes/cache/",
+        "actual/nodes/cache/no-hex",
+        "nowhere/at/all",
+        "decided/status/replicas/p1.default.0/cache-assigner",
+        "decided/status/snapshots/p3/admission",
+        "decided/status/snapshots/p4/replica-creator",
+        "decided/status/services/s0/admission",
+        "decided/accepted/services/",
+        "actual/items/cache/n1-00000001/p1.default.0",
+        "published/snapshots/bad name",
+        "desired/settings/no-such-controller",
+        "desired/nodepolicies/cache/x/y",
     };
     const char *key = keys[pick(h, G_N_ELEMENTS(keys))];
 
@@ -214,8 +227,12 @@ static void do_odd_key(History *h)
 static void do_join(History *h)
 {
     static const char *const more[] = {
-        "", ",\"zone\":\"z1\"", ",\"zone\":\"z2\"", ",\"set\":\"blue\"",
-        ",\"set\":\"blue\",\"zone\":\"z1\"", ",\"warm\":[\"p1\",\"p2\",\"p3\"]",
+        "",
+        ",\"zone\":\"z1\"",
+        ",\"zone\":\"z2\"",
+        ",\"set\":\"blue\"",
+        ",\"set\":\"blue\",\"zone\":\"z1\"",
+        ",\"warm\":[\"p1\",\"p2\",\"p3\"]",
     };
     int host = pick(h, 5);
     g_autofree char *id = g_strdup_printf("n%d-%08x", host, h->next_node++);
@@ -272,16 +289,20 @@ static void check_host(const History *h, const char *node, gint64 size)
         const LhAssignment *assignment = look(h->world, keys->pdata[i]);
         g_autofree char *id = lh_name_part(assignment->o.name, 1);
         g_autofree char *name = id == NULL ? NULL : lh_node_name_of(id);
-        if (g_strcmp0(name, object->node_name) != 0 || lookf(h->world, "actual/nodes/cache/%s", id) == NULL)
+        if (g_strcmp0(name, object->node_name) != 0 ||
+            lookf(h->world, "actual/nodes/cache/%s", id) == NULL)
             continue;
         items++;
         bytes += assignment->size_bytes;
-        if (assignment->snapshot != NULL && !g_hash_table_add(snapshots, (gpointer)assignment->snapshot))
-            fail_msg("seed %u step %u: %s twice on %s", h->seed, h->step, assignment->snapshot, name);
+        if (assignment->snapshot != NULL &&
+            !g_hash_table_add(snapshots, (gpointer)assignment->snapshot))
+            fail_msg("seed %u step %u: %s twice on %s", h->seed, h->step, assignment->snapshot,
+                     name);
     }
-    if ((size > 0 && bytes > object->capacity_bytes) || (object->capacity_items > 0 && items > object->capacity_items))
-        fail_msg("seed %u step %u: %s holds %" PRId64 " bytes and %" PRId64 " items", h->seed, h->step,
-                 object->node_name, bytes, items);
+    if ((size > 0 && bytes > object->capacity_bytes) ||
+        (object->capacity_items > 0 && items > object->capacity_items))
+        fail_msg("seed %u step %u: %s holds %" PRId64 " bytes and %" PRId64 " items", h->seed,
+                 h->step, object->node_name, bytes, items);
 }
 
 static void commit(History *h, const LhPlan *plan, guint group)
@@ -303,8 +324,8 @@ static void commit(History *h, const LhPlan *plan, guint group)
 /* Some of a plan's groups, in any order; sometimes the world moves on between two of them. */
 static void do_controller(History *h)
 {
-    static const char *const names[] = {"admission",     "admission",     "replica-creator",
-                                        "cache-assigner", "cache-assigner", "cache-evictor",
+    static const char *const names[] = {"admission",       "admission",      "replica-creator",
+                                        "cache-assigner",  "cache-assigner", "cache-evictor",
                                         "failure-detector"};
     const char *name = names[pick(h, G_N_ELEMENTS(names))];
     g_autoptr(LhPlan) plan = NULL;
@@ -344,9 +365,10 @@ static void random_step(History *h)
         guint weight;
         void (*act)(History *h);
     } acts[] = {
-        {4, do_service}, {12, do_snapshot}, {1, do_twins},  {2, do_settings}, {3, do_other_desired},
-        {2, do_deletion}, {4, do_spoil},    {2, do_odd_key}, {4, do_join},     {2, do_leave},
-        {20, do_answer},  {40, do_controller}, {4, do_time},
+        {4, do_service},       {12, do_snapshot}, {1, do_twins},   {2, do_settings},
+        {3, do_other_desired}, {2, do_deletion},  {4, do_spoil},   {2, do_odd_key},
+        {4, do_join},          {2, do_leave},     {20, do_answer}, {40, do_controller},
+        {4, do_time},
     };
     guint sum = 0, at;
 
@@ -372,7 +394,8 @@ static void fail_at_difference(const History *h, const char *controller, const c
 
     while (a[i] != NULL && g_strcmp0(a[i], b[i]) == 0)
         i++;
-    fail_msg("seed %u step %u: %s plans \"%s\", rebuilt \"%s\"", h->seed, h->step, controller, a[i], b[i]);
+    fail_msg("seed %u step %u: %s plans \"%s\", rebuilt \"%s\"", h->seed, h->step, controller, a[i],
+             b[i]);
 }
 
 static void check_rebuilt(History *h)
@@ -397,8 +420,9 @@ static void mend(History *h)
     for (guint i = 0; i < keys->len; i++) {
         g_autofree char *key = g_strdup(keys->pdata[i]);
         const LhObject *object = look(h->world, key);
-        if (object != NULL && (!lh_object_known(object) || g_str_has_prefix(key, "decided/retries/"))
-            && !g_str_has_prefix(key, "actual/nodes/"))
+        if (object != NULL &&
+            (!lh_object_known(object) || g_str_has_prefix(key, "decided/retries/")) &&
+            !g_str_has_prefix(key, "actual/nodes/"))
             del(h->world, key);
         else if (object != NULL && !lh_object_known(object))
             lose_node(h->world, key + strlen("actual/nodes/cache/"));
@@ -439,11 +463,12 @@ static void check_snapshot(const History *h, const LhSnapshot *snapshot, const L
 {
     for (guint s = 0; service->cache_sets[s] != NULL; s++) {
         for (gint64 ordinal = 0; ordinal < service->cache_replicas; ordinal++) {
-            g_autofree char *replica =
-                lh_replica_name(snapshot->o.name, service->cache_sets[s], ordinal, FALSE);
+            g_autofree char *replica = lh_replica_name(snapshot->o.name, service->cache_sets[s],
+                                                       ordinal, FALSE);
             g_autofree char *node = node_of(h->world, replica);
-            const LhItem *item =
-                node == NULL ? NULL : lookf(h->world, "actual/items/cache/%s/%s", node, replica);
+            const LhItem *item = node == NULL
+                                     ? NULL
+                                     : lookf(h->world, "actual/items/cache/%s/%s", node, replica);
             if (item == NULL || item->state != LH_ITEM_LIVE)
                 fail_msg("seed %u: %s is not live on %s: %s", h->seed, replica, node,
                          item == NULL ? "no item" : lh_item_state_name(item->state));
@@ -457,15 +482,16 @@ static void check_wanted(const History *h)
 
     for (guint i = 0; i < keys->len; i++) {
         const LhSnapshot *snapshot = look(h->world, keys->pdata[i]);
-        const LhObject *accepted =
-            snapshot->service == NULL ? NULL
-                                      : lookf(h->world, "decided/accepted/services/%s", snapshot->service);
+        const LhObject *accepted = snapshot->service == NULL
+                                       ? NULL
+                                       : lookf(h->world, "decided/accepted/services/%s",
+                                               snapshot->service);
         const LhService *service = lh_accepted_spec(accepted, LH_KIND_SERVICE);
-        if (!lh_object_known(&snapshot->o) || snapshot->live || service == NULL || service->paused
-            || condition_of(h->world, "snapshots", "Valid") != NULL
-            || lookf(h->world, "decided/status/snapshots/%s/admission", snapshot->o.name) != NULL
-            || lookf(h->world, "decided/deletions/%s", snapshot->o.name) != NULL
-            || snapshot->end_time + service->cache_window_ms - 20 * SECOND <= h->world->now_ms)
+        if (!lh_object_known(&snapshot->o) || snapshot->live || service == NULL ||
+            service->paused || condition_of(h->world, "snapshots", "Valid") != NULL ||
+            lookf(h->world, "decided/status/snapshots/%s/admission", snapshot->o.name) != NULL ||
+            lookf(h->world, "decided/deletions/%s", snapshot->o.name) != NULL ||
+            snapshot->end_time + service->cache_window_ms - 20 * SECOND <= h->world->now_ms)
             continue;
         check_snapshot(h, snapshot, service);
     }
@@ -498,7 +524,8 @@ static void check_converges(History *h)
 
 static guint run_seed(guint seed)
 {
-    History h = {.world = world_new(), .rand = g_rand_new_with_seed(seed), .seed = seed, .next_node = 1};
+    History h = {
+        .world = world_new(), .rand = g_rand_new_with_seed(seed), .seed = seed, .next_node = 1};
 
     print_message("# seed %u\n", seed);
     for (h.step = 0; h.step < STEPS; h.step++) {

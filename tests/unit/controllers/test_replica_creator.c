@@ -19,7 +19,8 @@ static void sets_times_ordinals(void **state)
     g_autoptr(World) world = world_new();
 
     (void)state;
-    put_service(world, "api", "\"cache\":{\"window\":\"2h\",\"replicas\":3,\"sets\":[\"blue\",\"green\"]}");
+    put_service(world, "api",
+                "\"cache\":{\"window\":\"2h\",\"replicas\":3,\"sets\":[\"blue\",\"green\"]}");
     put_snapshot(world, "s", "api", T0 - HOUR, 5);
     run(world, "replica-creator");
     assert_int_equal(replicas(world), 6);
@@ -51,10 +52,11 @@ static void the_freshest_come_first(void **state)
     assert_int_equal(lh_plan_groups(plan), 20);
     for (guint i = 0; i < 20; i++) {
         const LhOp *op = lh_plan_op(plan, lh_plan_group(plan, i), 0);
-        g_autoptr(LhObject) a =
-            last == NULL ? NULL
-                         : lh_object_parse(last->kind, last->name, last->value, strlen(last->value), 1, 1, 0);
-        g_autoptr(LhObject) b = lh_object_parse(op->kind, op->name, op->value, strlen(op->value), 1, 1, 0);
+        g_autoptr(LhObject) a = last == NULL ? NULL
+                                             : lh_object_parse(last->kind, last->name, last->value,
+                                                               strlen(last->value), 1, 1, 0);
+        g_autoptr(LhObject) b = lh_object_parse(op->kind, op->name, op->value, strlen(op->value), 1,
+                                                1, 0);
         if (a != NULL)
             assert_true(((LhReplica *)a)->expires_at >= ((LhReplica *)b)->expires_at);
         last = op;
@@ -119,21 +121,25 @@ static void expiry_follows_the_service(void **state)
     put_snapshot(world, "s", "api", T0, 5);
     put_snapshot(world, "t", "api", T0 - HOUR, 5);
     run(world, "replica-creator");
-    putf(world, "decided/replicas/s.default.r0",
-         "{\"snapshot\":\"s\",\"service\":\"api\",\"set\":\"default\",\"restored\":true,\"expiresAt\":%" PRId64 "}",
-         T0 + DAY);
+    putf(
+        world, "decided/replicas/s.default.r0",
+        "{\"snapshot\":\"s\",\"service\":\"api\",\"set\":\"default\",\"restored\":true,\"expiresAt\":%" PRId64
+        "}",
+        T0 + DAY);
     world->now_ms += MINUTE;
     put_service(world, "api", "\"cache\":{\"window\":\"5h\",\"replicas\":1}");
     run(world, "replica-creator");
     assert_int_equal(replica(world, "s.default.0")->expires_at, T0 + 5 * HOUR);
     assert_int_equal(replica(world, "s.default.0")->created_at, T0);
     assert_int_equal(replica(world, "t.default.0")->expires_at, T0 + 4 * HOUR);
-    assert_int_equal(replica(world, "s.default.1")->expires_at, T0 + 2 * HOUR); /* surplus: left alone */
+    assert_int_equal(replica(world, "s.default.1")->expires_at,
+                     T0 + 2 * HOUR); /* surplus: left alone */
     assert_int_equal(replica(world, "s.default.r0")->expires_at, T0 + DAY);
     assert_int_equal(replicas(world), 5); /* never reduced */
     put_service(world, "api", "\"cache\":{\"window\":\"1m\",\"replicas\":1}");
     run(world, "replica-creator");
-    assert_int_equal(replica(world, "t.default.0")->expires_at, T0 - HOUR + MINUTE); /* past, all the same */
+    assert_int_equal(replica(world, "t.default.0")->expires_at,
+                     T0 - HOUR + MINUTE); /* past, all the same */
 }
 
 static void paused_services_get_nothing(void **state)

@@ -36,10 +36,10 @@ static void a_full_disk_is_told_apart(void **state)
     (void)state;
     if (!have_disk)
         skip();
-    g_autofree char *source = g_build_filename(dir, "root", "s", NULL);
+    g_autofree char *source = g_build_filename(dir, "store", "s", NULL);
     g_autofree char *file = g_build_filename(source, "x", NULL);
     g_autofree char *to = g_build_filename(dir, "disk", "x", NULL);
-    g_autofree char *root = g_strconcat("file://", dir, "/root/", NULL);
+    g_autofree char *root = g_strconcat("file://", dir, "/store/", NULL);
     g_autofree char *uri = g_strconcat(root, "s/", NULL);
     const char *const roots[] = {root, NULL};
     assert_int_equal(g_mkdir_with_parents(source, 0755), 0);
@@ -67,7 +67,7 @@ static gboolean mount_disk(void)
     g_autofree char *disk = g_build_filename(dir, "disk", NULL);
     return g_mkdir_with_parents(disk, 0755) == 0 &&
            (unshare(CLONE_NEWNS) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0) &&
-           mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) == 0 &&
            mount("tmpfs", disk, "tmpfs", 0, "size=128k") == 0;
 }
 

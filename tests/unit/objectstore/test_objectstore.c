@@ -29,7 +29,7 @@
 #define SHA_OF_HELLO "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"
 
 typedef struct {
-    char *dir; /* …/root is the root, …/out where copies go */
+    char *dir; /* …/store is the root, …/out where copies go */
     LhEnv *env;
     LhObjectStore *store;
     /* The last answer. */
@@ -52,7 +52,7 @@ static void write_file(const Fixture *f, const char *name, const char *data, gss
 
 static char *uri_of(const Fixture *f, const char *rest)
 {
-    return g_strconcat("file://", f->dir, "/root/", rest, NULL);
+    return g_strconcat("file://", f->dir, "/store/", rest, NULL);
 }
 
 static int setup(void **state)
@@ -61,8 +61,8 @@ static int setup(void **state)
     f->dir = g_dir_make_tmp("lh-store-XXXXXX", NULL);
     f->env = lh_env_glib_new(NULL);
     f->names = g_string_new(NULL);
-    write_file(f, "root/s/a", "hello\n", -1);
-    write_file(f, "root/s/b/c", "", 0);
+    write_file(f, "store/s/a", "hello\n", -1);
+    write_file(f, "store/s/b/c", "", 0);
     write_file(f, "out/keep", "", 0);
     g_autofree char *root = uri_of(f, "");
     const char *const roots[] = {root, NULL};
@@ -170,8 +170,8 @@ static void lists_all_files_sorted(void **state)
 {
     Fixture *f = *state;
     g_autofree char *uri = uri_of(f, "s/");
-    write_file(f, "root/s/a.b", "12", 2);
-    write_file(f, "root/s/.hidden", "1", 1);
+    write_file(f, "store/s/a.b", "12", 2);
+    write_file(f, "store/s/.hidden", "1", 1);
     list(f, uri);
     assert_null(f->error);
     assert_string_equal(f->names->str, ".hidden:1 a:6 a.b:2 b/c:0");
@@ -192,10 +192,10 @@ static void a_missing_directory_is_not_empty(void **state)
 static void only_below_the_roots(void **state)
 {
     Fixture *f = *state;
-    write_file(f, "root-x/s/a", "secret", -1);
+    write_file(f, "store-x/s/a", "secret", -1);
     write_file(f, "other/a", "secret", -1);
     g_autofree char *root = uri_of(f, "");
-    g_autofree char *sibling = g_strconcat("file://", f->dir, "/root-x/s/", NULL);
+    g_autofree char *sibling = g_strconcat("file://", f->dir, "/store-x/s/", NULL);
     g_autofree char *other = g_strconcat("file://", f->dir, "/other/", NULL);
     const char *const forbidden[] = {root, sibling, other, "file:///etc/", "file:///"};
     for (gsize i = 0; i < G_N_ELEMENTS(forbidden); i++) {
@@ -272,10 +272,10 @@ static void links_are_not_followed(void **state)
     write_file(f, "other/secret", "secret", -1);
     g_autofree char *other = g_build_filename(f->dir, "other", NULL);
     g_autofree char *secret = g_build_filename(other, "secret", NULL);
-    g_autofree char *dir_link = g_build_filename(f->dir, "root", "link", NULL);
-    g_autofree char *in_link = g_build_filename(f->dir, "root", "s", "inside", NULL);
-    g_autofree char *file_link = g_build_filename(f->dir, "root", "t", "x", NULL);
-    write_file(f, "root/t/plain", "1", 1);
+    g_autofree char *dir_link = g_build_filename(f->dir, "store", "link", NULL);
+    g_autofree char *in_link = g_build_filename(f->dir, "store", "s", "inside", NULL);
+    g_autofree char *file_link = g_build_filename(f->dir, "store", "t", "x", NULL);
+    write_file(f, "store/t/plain", "1", 1);
     assert_int_equal(symlink(other, dir_link), 0);
     assert_int_equal(symlink(other, in_link), 0);
     assert_int_equal(symlink(secret, file_link), 0);
@@ -320,7 +320,7 @@ static void refuses_to_copy_what_is_no_file(void **state)
 {
     Fixture *f = *state;
     g_autofree char *uri = uri_of(f, "s/");
-    g_autofree char *fifo = g_build_filename(f->dir, "root", "s", "fifo", NULL);
+    g_autofree char *fifo = g_build_filename(f->dir, "store", "s", "fifo", NULL);
     assert_int_equal(mkfifo(fifo, 0600), 0);
     fetch(f, uri, "nope", "x");
     assert_error(f, LH_ERR_NOT_FOUND);
@@ -355,8 +355,8 @@ static void big_copies_tell_their_progress(void **state)
 {
     Fixture *f = *state;
     g_autofree char *uri = uri_of(f, "big/");
-    g_autofree char *path = g_build_filename(f->dir, "root", "big", "x", NULL);
-    write_file(f, "root/big/x", "", 0);
+    g_autofree char *path = g_build_filename(f->dir, "store", "big", "x", NULL);
+    write_file(f, "store/big/x", "", 0);
     const gint64 size = 400 * 1024 * 1024; /* sparse; more than 100 ms of hashing */
     assert_int_equal(truncate(path, size), 0);
     g_autofree char *to = g_build_filename(f->dir, "out", "x", NULL);
@@ -372,8 +372,8 @@ static void cancelled_is_silent_and_leaves_nothing(void **state)
 {
     Fixture *f = *state;
     g_autofree char *uri = uri_of(f, "big/");
-    g_autofree char *path = g_build_filename(f->dir, "root", "big", "x", NULL);
-    write_file(f, "root/big/x", "", 0);
+    g_autofree char *path = g_build_filename(f->dir, "store", "big", "x", NULL);
+    write_file(f, "store/big/x", "", 0);
     assert_int_equal(truncate(path, 64 * 1024 * 1024), 0);
     /* At once, while it copies, and about when it ends. */
     for (guint i = 0; i < 40; i++) {
@@ -471,7 +471,7 @@ static void check_beneath(const char *dir)
 
 static void make_links(const Fixture *f, char **root)
 {
-    *root = g_build_filename(f->dir, "root", NULL);
+    *root = g_build_filename(f->dir, "store", NULL);
     g_autofree char *link = g_build_filename(*root, "s", "link", NULL);
     g_autofree char *up = g_build_filename(*root, "up", NULL);
     assert_int_equal(symlink("a", link), 0);

@@ -13,7 +13,8 @@
 
 static LhPlaceNode node_of(const char *id, gint64 bytes)
 {
-    return (LhPlaceNode){.id = id, .host = id, .set = "default", .capacity_bytes = bytes, .load_slots = 100};
+    return (LhPlaceNode){
+        .id = id, .host = id, .set = "default", .capacity_bytes = bytes, .load_slots = 100};
 }
 
 static LhPlaceItem item_of(gint64 bytes)
@@ -21,7 +22,8 @@ static LhPlaceItem item_of(gint64 bytes)
     return (LhPlaceItem){.set = "default", .size_bytes = bytes};
 }
 
-static LhPlacement *placement_with(LhPlaceStrategy strategy, gint64 reserve, const LhPlaceNode *nodes, guint n)
+static LhPlacement *placement_with(LhPlaceStrategy strategy, gint64 reserve,
+                                   const LhPlaceNode *nodes, guint n)
 {
     LhPlacement *placement = lh_placement_new(strategy, reserve);
 
@@ -30,8 +32,8 @@ static LhPlacement *placement_with(LhPlaceStrategy strategy, gint64 reserve, con
     return placement;
 }
 
-static LhPlaceAnswer place_once(LhPlaceStrategy strategy, gint64 reserve, const LhPlaceNode *nodes, guint n,
-                                const LhPlaceItem *item)
+static LhPlaceAnswer place_once(LhPlaceStrategy strategy, gint64 reserve, const LhPlaceNode *nodes,
+                                guint n, const LhPlaceItem *item)
 {
     g_autoptr(LhPlacement) placement = placement_with(strategy, reserve, nodes, n);
 
@@ -104,8 +106,8 @@ static void reserve_is_for_restored_items_alone(void **state)
     /* The greatest capacity there is does not overflow. */
     node.capacity_bytes = (G_GINT64_CONSTANT(1) << 53) - 1;
     node.used_bytes = node.restored_bytes = 0;
-    assert_true(lh_place_free_bytes(&node, 10, FALSE) + lh_place_free_bytes(&node, 10, TRUE)
-                == node.capacity_bytes);
+    assert_true(lh_place_free_bytes(&node, 10, FALSE) + lh_place_free_bytes(&node, 10, TRUE) ==
+                node.capacity_bytes);
 }
 
 /* A reserve that is raised later does not make room that is not there. */
@@ -265,7 +267,8 @@ static void rule_ids_are_distinct(void **state)
     (void)state;
     for (int a = 0; a <= LH_WAIT_NODES; a++)
         for (int b = 0; b < a; b++)
-            assert_string_not_equal(lh_place_rule_id((LhPlaceRule)a), lh_place_rule_id((LhPlaceRule)b));
+            assert_string_not_equal(lh_place_rule_id((LhPlaceRule)a),
+                                    lh_place_rule_id((LhPlaceRule)b));
 }
 
 /* ---- against the reference ---- */
@@ -292,37 +295,41 @@ static gboolean has_room(const Model *model, const LhPlaceNode *node, const LhPl
 
     if (strcmp(node->set, item->set) != 0 || in_list(item->holder_hosts, node->host))
         return FALSE;
-    if (item->size_bytes > 0
-        && (bytes > node->capacity_bytes
-            || (item->restored ? node->restored_bytes + item->size_bytes > byte_reserve
-                               : node->used_bytes + item->size_bytes > node->capacity_bytes - byte_reserve)))
+    if (item->size_bytes > 0 &&
+        (bytes > node->capacity_bytes ||
+         (item->restored
+              ? node->restored_bytes + item->size_bytes > byte_reserve
+              : node->used_bytes + item->size_bytes > node->capacity_bytes - byte_reserve)))
         return FALSE;
     if (node->capacity_items == 0)
         return TRUE;
-    return node->used_items + node->restored_items + 1 <= node->capacity_items
-           && (item->restored ? node->restored_items + 1 <= item_reserve
-                              : node->used_items + 1 <= node->capacity_items - item_reserve);
+    return node->used_items + node->restored_items + 1 <= node->capacity_items &&
+           (item->restored ? node->restored_items + 1 <= item_reserve
+                           : node->used_items + 1 <= node->capacity_items - item_reserve);
 }
 
 static double fill(const LhPlaceNode *node, gint64 size)
 {
     double bytes = node->capacity_bytes == 0
                        ? 0
-                       : (double)(node->used_bytes + node->restored_bytes + size) / (double)node->capacity_bytes;
+                       : (double)(node->used_bytes + node->restored_bytes + size) /
+                             (double)node->capacity_bytes;
     double items = node->capacity_items == 0
                        ? 0
-                       : (double)(node->used_items + node->restored_items + 1) / (double)node->capacity_items;
+                       : (double)(node->used_items + node->restored_items + 1) /
+                             (double)node->capacity_items;
 
     return bytes > items ? bytes : items;
 }
 
 /* < 0: @a is better by rules 2 to 4, and with @all by 5 and 6. */
-static int compare(const Model *model, const LhPlaceItem *item, const LhPlaceNode *a, const LhPlaceNode *b,
-                   gboolean all)
+static int compare(const Model *model, const LhPlaceItem *item, const LhPlaceNode *a,
+                   const LhPlaceNode *b, gboolean all)
 {
     int zone = in_list(item->holder_zones, a->zone) - in_list(item->holder_zones, b->zone);
     int warm = in_list(item->warm_ids, b->id) - in_list(item->warm_ids, a->id);
-    int avoid = (g_strcmp0(a->host, item->avoid_host) == 0) - (g_strcmp0(b->host, item->avoid_host) == 0);
+    int avoid = (g_strcmp0(a->host, item->avoid_host) == 0) -
+                (g_strcmp0(b->host, item->avoid_host) == 0);
     double fill_a = fill(a, item->size_bytes), fill_b = fill(b, item->size_bytes);
     gint64 items_a = a->used_items + a->restored_items, items_b = b->used_items + b->restored_items;
 
@@ -346,9 +353,8 @@ static LhPlaceNode *expected(Model *model, const LhPlaceItem *item)
         if (!has_room(model, node, item) || node->load_slots <= 0)
             continue;
         for (guint j = 0; j < model->n; j++)
-            beaten = beaten
-                     || (has_room(model, &model->nodes[j], item)
-                         && compare(model, item, &model->nodes[j], node, FALSE) < 0);
+            beaten = beaten || (has_room(model, &model->nodes[j], item) &&
+                                compare(model, item, &model->nodes[j], node, FALSE) < 0);
         if (!beaten && (best == NULL || compare(model, item, node, best, TRUE) < 0))
             best = node;
     }
@@ -397,8 +403,8 @@ static guint random_case(guint seed)
     Model model;
 
     random_model(rand, &model);
-    g_autoptr(LhPlacement) placement =
-        placement_with(model.strategy, model.reserve, model.nodes, model.n);
+    g_autoptr(LhPlacement) placement = placement_with(model.strategy, model.reserve, model.nodes,
+                                                      model.n);
     for (guint i = 0; i < 25; i++) {
         LhPlaceItem item = item_of(g_rand_int_range(rand, 0, 12));
         item.restored = g_rand_int_range(rand, 0, 3) == 0;

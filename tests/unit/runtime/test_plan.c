@@ -11,7 +11,8 @@
 
 #include <cmocka.h>
 
-static void put_retry(LhPlan *plan, const char *name, gint64 attempt, gint64 expect_rev, const char *rule)
+static void put_retry(LhPlan *plan, const char *name, gint64 attempt, gint64 expect_rev,
+                      const char *rule)
 {
     LhRetry retry = {.attempt = attempt, .not_before = -1};
 
@@ -127,7 +128,8 @@ static LhCondition condition_of(const char *type, LhConditionStatus status, cons
 static LhObject *committed(const LhPlan *plan, gint64 mod_rev)
 {
     const LhOp *op = lh_plan_op(plan, lh_plan_group(plan, 0), 0);
-    LhObject *object = lh_object_parse(op->kind, op->name, op->value, strlen(op->value), 1, mod_rev, 0);
+    LhObject *object = lh_object_parse(op->kind, op->name, op->value, strlen(op->value), 1, mod_rev,
+                                       0);
 
     assert_int_equal(lh_plan_groups(plan), 1);
     assert_true(lh_object_known(object));
@@ -178,7 +180,8 @@ static void since_stays_while_the_status_stays(void **state)
     assert_int_equal(lh_plan_op(plan, lh_plan_group(plan, 0), 0)->expect_rev, 40);
     after = committed(plan, 41);
     conditions = ((const LhStatus *)after)->conditions;
-    assert_int_equal(((const LhCondition *)lh_array_at(conditions, 0))->since, 2000); /* Braked turned */
+    assert_int_equal(((const LhCondition *)lh_array_at(conditions, 0))->since,
+                     2000); /* Braked turned */
     assert_int_equal(((const LhCondition *)lh_array_at(conditions, 1))->since, 1000);
 }
 

@@ -18,7 +18,7 @@ static char *live_plan(const Manager *manager)
 
     lh_json_append_int(out, lh_mirror_revision(manager->mirror));
     g_string_append(out, ",\"controllers\":[");
-    lh_plan_append_json(out, &controller, shown, FALSE, TRUE);
+    lh_plan_append_json(out, &controller, shown, FALSE, TRUE, NULL);
     g_string_append(out, "]}");
     return g_string_free(out, FALSE);
 }
