@@ -127,23 +127,6 @@ static gint64 leaves_window_at(const LhOrdered *row)
     return row->at + SLICE_MS + WINDOW_MS;
 }
 
-/* Orders that are younger than the reservation. They used it up: what looks as if it had been due then
- * (a deletion leaves no revision) must not use it again. */
-static gint64 ordered_since(const Round *round)
-{
-    GHashTableIter iter;
-    gpointer record;
-    gint64 n = 0;
-
-    g_hash_table_iter_init(&iter, round->fleet->assignments);
-    while (g_hash_table_iter_next(&iter, NULL, &record)) {
-        const LhAssignment *order = (const LhAssignment *)((LhFleetAssignment *)record)->object;
-        n += order != NULL && lh_object_known(&order->o) && order->action == LH_ACTION_EVICT &&
-             order->o.mod_rev > round->status->o.mod_rev;
-    }
-    return n;
-}
-
 /* How many of what was reserved last are still to be ordered: due then, and unchanged since. */
 static gint64 pending(const Round *round)
 {
@@ -157,7 +140,7 @@ static gint64 pending(const Round *round)
     if (leaves_window_at(last) <= round->context->now_ms)
         return 0;
     g_autoptr(GPtrArray) targets = eligible(round->fleet, last->at, status->o.mod_rev, &next_ms);
-    return MIN(MAX(0, status->reserved - ordered_since(round)), targets->len);
+    return MIN(status->reserved, targets->len);
 }
 
 static gint64 ordered_lately(const Round *round)
@@ -186,7 +169,7 @@ static GArray *ledger_with(const Round *round, gint64 more)
     }
     if (more == 0 || (more < 0 && rows->len == 0))
         return rows;
-    last = &g_array_index(rows, LhOrdered, rows->len - 1);
+    last = rows->len == 0 ? NULL : &g_array_index(rows, LhOrdered, rows->len - 1);
     if (more < 0) {
         last->count = MAX(0, last->count + more);
         return rows;

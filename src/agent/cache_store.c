@@ -23,10 +23,13 @@
 #include <unistd.h>
 
 #define REMOVE_TRIES 3
+#define WORKERS      4
 
 struct LhCacheStore {
     char *dir;
     int lock;
+    LhWorkers *workers;
+    gint stopping;       /* atomic: the trash need not be emptied any more */
     GHashTable *entries; /* snapshot → LhCacheEntry */
     GHashTable *trash;   /* set of Trash */
     guint32 start;       /* random: names of earlier runs may still be there */
@@ -37,7 +40,6 @@ struct LhCacheStore {
 
 typedef struct {
     LhCacheStore *store;
-    LhJob *job;
     gint64 bytes;
     LhCacheRemoved done;
     gpointer data;
@@ -63,17 +65,36 @@ static gboolean sync_path(const char *path, GError **error)
 
 /* ---- the trash ---- */
 
+/* nftw has no room for data of ours. */
+static _Thread_local const gint *stop_removing;
+
 static int remove_one(const char *path, const struct stat *st G_GNUC_UNUSED, int type G_GNUC_UNUSED,
                       struct FTW *ftw G_GNUC_UNUSED)
 {
+    if (g_atomic_int_get(stop_removing) != 0)
+        return 1;
     if (remove(path) != 0 && errno != ENOENT)
         lh_log(LH_LOG_DEBUG, "cannot remove", "path", path, "error", g_strerror(errno), NULL);
     return 0;
 }
 
+typedef struct {
+    char *path;
+    const gint *stopping;
+} Removal;
+
+static void removal_free(gpointer data)
+{
+    Removal *removal = data;
+    g_free(removal->path);
+    g_free(removal);
+}
+
 static void remove_tree(gpointer input, GError **error)
 {
-    const char *path = input;
+    const Removal *removal = input;
+    const char *path = removal->path;
+    stop_removing = removal->stopping;
     /* More than once: a copy that was cancelled may still be about to create its file. */
     for (guint i = 0; i < REMOVE_TRIES; i++) {
         nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
@@ -89,10 +110,9 @@ static void removed(gpointer input G_GNUC_UNUSED, const GError *error, gpointer 
     LhCacheStore *store = trash->store;
     if (error != NULL)
         lh_log(LH_LOG_WARNING, "trash stays until the next start", "error", error->message, NULL);
-    g_hash_table_remove(store->trash, trash);
     LhCacheRemoved done = trash->done;
     gpointer done_data = trash->data;
-    g_free(trash);
+    g_hash_table_remove(store->trash, trash);
     if (done != NULL)
         done(done_data);
     if (store->on_removed != NULL)
@@ -115,7 +135,10 @@ void lh_cache_store_discard(LhCacheStore *store, const char *dir, gint64 bytes, 
     trash->done = done;
     trash->data = data;
     g_hash_table_add(store->trash, trash);
-    trash->job = lh_job_start(remove_tree, path, g_free, removed, trash);
+    Removal *removal = g_new0(Removal, 1);
+    removal->path = path;
+    removal->stopping = &store->stopping;
+    lh_job_start(store->workers, remove_tree, removal, removal_free, removed, trash);
 }
 
 void lh_cache_store_remove(LhCacheStore *store, LhCacheEntry *entry, LhCacheRemoved done,
@@ -224,7 +247,8 @@ LhCacheStore *lh_cache_store_open(const char *data_dir, GError **error)
     store->lock = -1;
     store->entries = g_hash_table_new_full(g_str_hash, g_str_equal, NULL,
                                            (GDestroyNotify)lh_cache_entry_free);
-    store->trash = g_hash_table_new(NULL, NULL);
+    store->trash = g_hash_table_new_full(NULL, NULL, g_free, NULL);
+    store->workers = lh_workers_new(WORKERS);
     store->start = g_random_int();
     if (!make_dirs(store, error) || !take_lock(store, error)) {
         lh_cache_store_free(store);
@@ -240,13 +264,8 @@ void lh_cache_store_free(LhCacheStore *store)
 {
     if (store == NULL)
         return;
-    GHashTableIter iter;
-    gpointer key;
-    g_hash_table_iter_init(&iter, store->trash);
-    while (g_hash_table_iter_next(&iter, &key, NULL)) {
-        lh_job_abandon(&((Trash *)key)->job);
-        g_free(key);
-    }
+    g_atomic_int_set(&store->stopping, 1);
+    lh_workers_free(store->workers);
     g_hash_table_unref(store->trash);
     g_hash_table_unref(store->entries);
     if (store->lock >= 0)
@@ -441,13 +460,13 @@ static void do_task(gpointer input, GError **error)
         sync_dirs(task->dir, task->entry, error);
 }
 
-LhJob *lh_cache_store_seal(const char *dir, const LhCacheEntry *entry, LhJobDone done,
-                           gpointer data)
+LhJob *lh_cache_store_seal(LhCacheStore *store, const char *dir, const LhCacheEntry *entry,
+                           LhJobDone done, gpointer data)
 {
     Task *task = g_new0(Task, 1);
     task->dir = g_strdup(dir);
     task->entry = lh_cache_entry_copy(entry);
-    return lh_job_start(do_task, task, task_free, done, data);
+    return lh_job_start(store->workers, do_task, task, task_free, done, data);
 }
 
 LhJob *lh_cache_store_verify(LhCacheStore *store, const LhCacheEntry *entry, LhJobDone done,
@@ -457,7 +476,7 @@ LhJob *lh_cache_store_verify(LhCacheStore *store, const LhCacheEntry *entry, LhJ
     task->dir = lh_cache_store_data_path(store, entry->snapshot);
     task->entry = lh_cache_entry_copy(entry);
     task->to_check = TRUE;
-    return lh_job_start(do_task, task, task_free, done, data);
+    return lh_job_start(store->workers, do_task, task, task_free, done, data);
 }
 
 gboolean lh_cache_store_adopt(LhCacheStore *store, const char *dir, LhCacheEntry *entry,

@@ -23,7 +23,7 @@ typedef struct LhCacheStore LhCacheStore;
  * there with its size; contents are not read again. Blocks; for the start of the program. Errors:
  * LH_ERR_CONFLICT another agent uses it; LH_ERR_IO. */
 LhCacheStore *lh_cache_store_open(const char *data_dir, GError **error);
-/* Removals under way go on in their threads. Accepts NULL. */
+/* What is in the trash still is removed at the next start. Accepts NULL. */
 void lh_cache_store_free(LhCacheStore *store);
 
 /* NULL: not there, or not whole. */
@@ -45,8 +45,8 @@ char *lh_cache_store_begin(LhCacheStore *store, GError **error);
  * error. */
 char *lh_cache_store_file_path(const char *dir, const char *name, GError **error);
 /* Writes the manifest of what lies in @dir, and syncs its directories. */
-LhJob *lh_cache_store_seal(const char *dir, const LhCacheEntry *entry, LhJobDone done,
-                           gpointer data);
+LhJob *lh_cache_store_seal(LhCacheStore *store, const char *dir, const LhCacheEntry *entry,
+                           LhJobDone done, gpointer data);
 /* After that: renames @dir into its place and takes @entry into the table. On failure neither is
  * touched. */
 gboolean lh_cache_store_adopt(LhCacheStore *store, const char *dir, LhCacheEntry *entry,

@@ -199,7 +199,7 @@ static void fetch_next(Holding *h)
     work->funcs->progress(h->item, h->done_bytes, work->data);
     if (h->next_file >= h->draft->files->len) {
         h->draft->loaded_at = lh_wall_ms(work->env);
-        h->job = lh_cache_store_seal(h->dir, h->draft, sealed, h);
+        h->job = lh_cache_store_seal(work->store, h->dir, h->draft, sealed, h);
         return;
     }
     const LhCacheFile *file = g_ptr_array_index(h->draft->files, h->next_file);

@@ -43,7 +43,8 @@ static const LhCliCommand commands[] = {
      "  jsonpath={PATH}[=VALUE]   the path has the value, or any\n"
      "Ends with 1 as soon as it cannot come true: the object is deleted or not valid, or its item\n"
      "has failed for good.", lh_cmd_wait},
-    {"leaders", "", "which instance leads which controller", NULL, 0, 0, NULL, lh_cmd_leaders},
+    {"leaders", "[move CONTROLLER INSTANCE]", "which instance leads which controller", NULL, 0, 3,
+     "move hands a controller over to another instance without a restart.", lh_cmd_leaders},
     {"events", "", "what happened, and why", "watch,for", 0, 0,
      "--for KIND/NAME shows the events of one object only.", lh_cmd_events},
     {"retry", "POOL/ITEM", "try an item again that has failed for good", NULL, 1, 1, NULL,

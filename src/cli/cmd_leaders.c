@@ -1,9 +1,12 @@
 /*
- * leaders: for each controller, who leads and who stands by.
+ * leaders: for each controller, who leads and who stands by; leaders move CONTROLLER INSTANCE: hands it
+ * over without a restart.
  *
  * The candidate with the lowest create revision leads (CONTRACT.md section 1). A server that does
  * not give create revisions says in /v1/leaders who leads ("leads").
  */
+#include "base/errors.h"
+#include "cli/action.h"
 #include "cli/internal.h"
 #include "cli/output.h"
 
@@ -65,8 +68,29 @@ static GArray *rows_of(const cJSON *candidates)
     return rows;
 }
 
+static int move(LhCli *cli, char **args, GError **error)
+{
+    g_autoptr(GString) body = g_string_new("{\"instance\":");
+    if (args[0] == NULL || args[1] == NULL) {
+        g_set_error(error, LH_ERROR, LH_ERR_INVALID,
+                    "leaders: move: needs a CONTROLLER and an INSTANCE");
+        return LH_EXIT_USAGE;
+    }
+    lh_json_append_string(body, args[1]);
+    g_string_append_c(body, '}');
+    return lh_action(cli, "leaders", args[0], FALSE, "move", body->str, "moved", error);
+}
+
 int lh_cmd_leaders(LhCli *cli, char **args, GError **error)
 {
+    if (args[0] != NULL && strcmp(args[0], "move") == 0) {
+        return move(cli, args + 1, error);
+    }
+    if (args[0] != NULL) {
+        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "leaders: \"%.64s\": the only verb is move",
+                    args[0]);
+        return LH_EXIT_USAGE;
+    }
     static const char *const titles[] = {"CONTROLLER", "LEADER", "HOST", "UP", "STANDBYS", NULL};
     static const LhColumn up = {"UP", LH_COLUMN_AGE, "startedAt", FALSE};
     g_autoptr(cJSON) list = lh_client_list(cli->client, "leaders", NULL, error);

@@ -7,13 +7,13 @@
  * atomics.
  */
 #include "base/errors.h"
+#include "base/workers.h"
 #include "objectstore/backend.h"
 #include "objectstore/beneath.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <gio/gio.h>
 #include <openssl/evp.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -26,18 +26,15 @@
 typedef struct {
     LhObjectStore base;
     char **roots;
-    GMainContext *context;
-    GThreadPool *pool;
+    LhWorkers *workers;
     GHashTable *ops; /* LhStoreOp → Op, referenced */
     LhStoreOp next_id;
 } FileStore;
 
 typedef struct {
-    gint refs;   /* atomic */
-    gint handed; /* atomic: set before the worker gets it, so that it sees all that was written */
-    FileStore *store; /* loop only */
+    gint refs;        /* atomic */
+    FileStore *store; /* outlives the workers */
     LhStoreOp id;
-    GMainContext *context;
     /* What to do; constant. */
     gboolean is_fetch;
     char *uri, *root_path, *below; /* "/srv/data", "a/b" */
@@ -77,7 +74,6 @@ static void op_unref(gpointer data)
     g_clear_pointer(&op->entries, g_array_unref);
     g_free(op->sha256);
     g_clear_error(&op->error);
-    g_main_context_unref(op->context);
     g_free(op);
 }
 
@@ -214,22 +210,18 @@ static void do_list(Op *op)
         g_array_sort(op->entries, compare_entries);
 }
 
-static gboolean report_progress(gpointer data)
+static void report_progress(gpointer data)
 {
     Op *op = data;
     g_atomic_int_set(&op->progress_posted, 0);
     if (!is_cancelled(op) && op->progress_func != NULL)
         op->progress_func(__atomic_load_n(&op->bytes, __ATOMIC_RELAXED), op->data);
-    return G_SOURCE_REMOVE;
+    op_unref(op);
 }
 
-static void post(Op *op, GSourceFunc func)
+static void post(Op *op, void (*func)(gpointer data))
 {
-    GSource *source = g_idle_source_new();
-    g_source_set_priority(source, G_PRIORITY_DEFAULT);
-    g_source_set_callback(source, func, op_ref(op), op_unref);
-    g_source_attach(source, op->context);
-    g_source_unref(source);
+    lh_workers_post(op->store->workers, func, op_ref(op), op_unref);
 }
 
 static gboolean write_all(int fd, const guint8 *data, gsize n)
@@ -340,35 +332,39 @@ static void remove_unwanted(Op *op)
 
 /* ---- loop side ---- */
 
-static gboolean finish(gpointer data)
+static void finish(gpointer data)
 {
     Op *op = data;
     if (is_cancelled(op)) {
         remove_unwanted(op);
-        return G_SOURCE_REMOVE;
+        op_unref(op);
+        return;
     }
-    g_hash_table_remove(op->store->ops, &op->id); /* this source still holds a reference */
+    g_hash_table_remove(op->store->ops, &op->id);
     gboolean ok = op->error == NULL;
     if (op->is_fetch)
         op->fetch_func(ok ? op->bytes : 0, ok ? op->sha256 : NULL, op->error, op->data);
     else
         op->list_func(ok ? (const LhStoreEntry *)(gpointer)op->entries->data : NULL,
                       ok ? op->entries->len : 0, op->error, op->data);
-    return G_SOURCE_REMOVE;
+    op_unref(op);
 }
 
-static void work(gpointer data, gpointer user_data G_GNUC_UNUSED)
+/* Never delivered: the store is being freed, which has cancelled it. */
+static void drop_finish(gpointer data)
+{
+    remove_unwanted(data);
+    op_unref(data);
+}
+
+static void work(gpointer data)
 {
     Op *op = data;
-    if (g_atomic_int_get(&op->handed) != 0 && op->refused != NULL)
+    if (op->refused != NULL)
         op->error = g_error_copy(op->refused);
     else if (!is_cancelled(op))
         op->is_fetch ? do_fetch(op) : do_list(op);
-    if (!is_cancelled(op))
-        post(op, finish);
-    else
-        remove_unwanted(op);
-    op_unref(op);
+    lh_workers_post(op->store->workers, finish, op, drop_finish);
 }
 
 static Op *op_new(FileStore *store, const char *uri, gpointer data)
@@ -377,7 +373,6 @@ static Op *op_new(FileStore *store, const char *uri, gpointer data)
     op->refs = 1;
     op->store = store;
     op->id = store->next_id++;
-    op->context = g_main_context_ref(store->context);
     op->uri = g_strdup(uri);
     op->data = data;
     const char *const *roots = (const char *const *)store->roots;
@@ -394,9 +389,7 @@ static LhStoreOp op_start(Op *op)
 {
     LhStoreOp id = op->id;
     g_hash_table_insert(op->store->ops, &op->id, op);
-    op_ref(op);
-    g_atomic_int_set(&op->handed, 1);
-    g_thread_pool_push(op->store->pool, op, NULL);
+    lh_workers_run(op->store->workers, work, op_ref(op));
     return id;
 }
 
@@ -442,9 +435,8 @@ static void file_free(LhObjectStore *base)
     g_hash_table_iter_init(&iter, store->ops);
     while (g_hash_table_iter_next(&iter, NULL, &op))
         g_atomic_int_set(&((Op *)op)->cancelled, 1);
-    g_thread_pool_free(store->pool, FALSE, TRUE);
+    lh_workers_free(store->workers);
     g_hash_table_unref(store->ops);
-    g_main_context_unref(store->context);
     g_strfreev(store->roots);
     g_free(store);
 }
@@ -460,8 +452,7 @@ LhObjectStore *lh_store_file_new(char **roots)
     FileStore *store = g_new0(FileStore, 1);
     store->base.v = &vtable;
     store->roots = roots;
-    store->context = g_main_context_ref_thread_default();
-    store->pool = g_thread_pool_new(work, NULL, WORKERS, FALSE, NULL);
+    store->workers = lh_workers_new(WORKERS);
     store->ops = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, op_unref);
     store->next_id = 1;
     return &store->base;

@@ -158,15 +158,12 @@ static gboolean is_written(const Txn *txn, const LhCompare *compare)
 }
 
 /* How many of the group's compares are new to @txn; -1 when it must go into another one: a compare
- * contradicts one that is there, a key would be written twice, or it relies on what @txn writes. etcd
- * compares before it writes, so within one transaction such a reliance would not hold. */
+ * contradicts one that is there, or speaks of what @txn writes (also because it would be written twice).
+ * etcd compares before it writes: within one transaction such a reliance would not hold. */
 static int fits(const Txn *txn, const Need *need)
 {
     int fresh = 0;
 
-    for (guint i = 0; i < need->ops->len; i++)
-        if (g_hash_table_contains(txn->written, g_array_index(need->ops, LhTxnOp, i).key))
-            return -1;
     for (guint i = 0; i < need->compares->len; i++) {
         const LhCompare *compare = &g_array_index(need->compares, LhCompare, i);
         const LhCompare *there = present_compare(txn, compare);

@@ -151,7 +151,7 @@ pid_t proc_pid(const Proc *proc);
 char *proc_log(const Proc *proc); /* all that it has written; g_free */
 /* Waits for its end; the exit code, or minus the signal. */
 int proc_wait(Proc *proc);
-int proc_stop(Proc *proc); /* SIGTERM, and waits */
+int proc_stop(Proc *proc);  /* SIGTERM, and waits */
 void proc_kill(Proc *proc); /* SIGKILL, and waits */
 /* Pids of all processes of this world (etcd excepted), in a GArray of pid_t. */
 GArray *world_pids(World *world);
@@ -181,8 +181,7 @@ typedef struct {
 } Reply;
 
 /* @headers: "Name: value", NULL-ended or NULL; a body is sent as JSON. */
-Reply *http_send(const char *method, const char *url, const char *body,
-                 const char *const *headers);
+Reply *http_send(const char *method, const char *url, const char *body, const char *const *headers);
 /* "GET", "/v1/…" */
 Reply *http(Proc *server, const char *method, const char *path, const char *body);
 Reply *http_with(Proc *server, const char *method, const char *path, const char *body,

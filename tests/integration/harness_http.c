@@ -26,18 +26,20 @@ static size_t on_header(char *data, size_t size, size_t n, void *user)
     return size * n;
 }
 
-Reply *http_send(const char *method, const char *url, const char *body,
-                 const char *const *headers)
+Reply *http_send(const char *method, const char *url, const char *body, const char *const *headers)
 {
     Reply *reply = g_new0(Reply, 1);
     long status = 0;
-    struct curl_slist *list = body != NULL ? curl_slist_append(NULL,
-                                                               "Content-Type: application/json")
-                                           : NULL;
+    gboolean typed = body == NULL;
+    struct curl_slist *list = NULL;
     CURL *curl = curl_easy_init();
     reply->body = g_string_new(NULL);
     for (; headers != NULL && *headers != NULL; headers++) {
         list = curl_slist_append(list, *headers);
+        typed |= g_str_has_prefix(*headers, "Content-Type:");
+    }
+    if (!typed) {
+        list = curl_slist_append(list, "Content-Type: application/json");
     }
     curl_easy_setopt(curl, CURLOPT_URL, url);
     curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");

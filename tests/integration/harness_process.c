@@ -26,7 +26,8 @@ static char *binary(const char *program)
 {
     const char *root = g_getenv("LEASEHOLD_BUILD_ROOT");
     if (strcmp(program, "leasehold-faults") == 0) {
-        return g_build_filename(root != NULL ? root : "build", "tests", "integration", program, NULL);
+        return g_build_filename(root != NULL ? root : "build", "tests", "integration", program,
+                                NULL);
     }
     if (strcmp(program, "leasehold") != 0) {
         return g_strdup(program);
@@ -57,8 +58,8 @@ Proc *proc_start(World *world, const char *name, const char *const *argv)
     proc->world = world;
     proc->name = g_strdup(name);
     proc->log = g_strdup_printf("%s/%s-%u.log", world->dir, name, world->procs->len);
-    g_subprocess_launcher_set_child_setup(launcher, die_with_parent,
-                                          GINT_TO_POINTER((int)getpid()), NULL);
+    g_subprocess_launcher_set_child_setup(launcher, die_with_parent, GINT_TO_POINTER((int)getpid()),
+                                          NULL);
     g_subprocess_launcher_set_stdout_file_path(launcher, proc->log);
     g_subprocess_launcher_set_stderr_file_path(launcher, proc->log);
     proc->process = g_subprocess_launcher_spawnv(launcher, (const char *const *)args->pdata,
@@ -112,8 +113,7 @@ static gboolean is_serving(World *world, gpointer data)
     return TRUE;
 }
 
-static Proc *server_start(World *world, const char *name, GPtrArray *argv,
-                          const char *const *extra)
+static Proc *server_start(World *world, const char *name, GPtrArray *argv, const char *const *extra)
 {
     for (; extra != NULL && *extra != NULL; extra++) {
         g_ptr_array_add(argv, (gpointer)*extra);
@@ -268,8 +268,7 @@ void procs_end(World *world, GString *wrong)
             g_subprocess_force_exit(proc->process);
             world_until(world, has_ended, proc, WAIT_MS);
         } else if (!proc->excused && code_of(proc->status) != 0) {
-            g_string_append_printf(wrong, "%s ended with %d; ", proc->name,
-                                   code_of(proc->status));
+            g_string_append_printf(wrong, "%s ended with %d; ", proc->name, code_of(proc->status));
         }
         check_log(proc, wrong);
     }
@@ -338,8 +337,8 @@ Run *run_argv(World *world, const char *const *argv)
         g_ptr_array_add(args, (gpointer)argv[i]);
     }
     g_ptr_array_add(args, NULL);
-    g_subprocess_launcher_set_child_setup(launcher, die_with_parent,
-                                          GINT_TO_POINTER((int)getpid()), NULL);
+    g_subprocess_launcher_set_child_setup(launcher, die_with_parent, GINT_TO_POINTER((int)getpid()),
+                                          NULL);
     g_autoptr(GSubprocess) process = g_subprocess_launcher_spawnv(
         launcher, (const char *const *)args->pdata, &error);
     if (process == NULL ||

@@ -131,9 +131,9 @@ static void text_of(const LhObject *object, gpointer data)
     const LhItem *item = world_get(count->world, LH_KIND_ITEM, "%s", object->name);
     if (lh_object_known(object) && count->n++ < 12) {
         g_printerr("# %s: %s, item %s\n", object->name, lh_action_name(order->action),
-                   item == NULL                 ? "absent"
+                   item == NULL                ? "absent"
                    : lh_object_known(&item->o) ? lh_item_state_name(item->state)
-                                                : "unknown");
+                                               : "unknown");
     }
 }
 
@@ -150,8 +150,7 @@ char *mirror_text(World *world)
                            lh_mirror_count(world->mirror, LH_KIND_REPLICA),
                            lh_mirror_count(world->mirror, LH_KIND_ASSIGNMENT),
                            lh_mirror_count(world->mirror, LH_KIND_ITEM),
-                           lh_mirror_count(world->mirror, LH_KIND_SEARCH),
-                           world_live(world, NULL));
+                           lh_mirror_count(world->mirror, LH_KIND_SEARCH), world_live(world, NULL));
 }
 
 /* ---- snapshots ---- */

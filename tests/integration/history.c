@@ -33,8 +33,9 @@ static char *apply_revision(GPtrArray *history, guint from, guint to, GHashTable
                 if (g_strcmp0(held, node) == 0)
                     g_hash_table_remove(holders, item);
             } else if (held != NULL && strcmp(held, node) != 0) {
-                return g_strdup_printf("%s is assigned to %s and to %s at revision %" G_GINT64_FORMAT, item,
-                                       held, node, kv->mod_rev);
+                return g_strdup_printf(
+                    "%s is assigned to %s and to %s at revision %" G_GINT64_FORMAT, item, held,
+                    node, kv->mod_rev);
             } else {
                 g_hash_table_replace(holders, g_strdup(item), g_strdup(node));
             }
@@ -99,7 +100,8 @@ static gint64 epoch_of(const Kv *kv)
     return lh_json_get_int(json, "epoch", 0);
 }
 
-char *history_no_writes_of(World *world, const char *controller, const char *instance, gint64 *takeover)
+char *history_no_writes_of(World *world, const char *controller, const char *instance,
+                           gint64 *takeover)
 {
     g_autoptr(GPtrArray) history = world_history(world, 0);
     const Kv *leader = leader_key(history, controller, instance);
@@ -111,8 +113,8 @@ char *history_no_writes_of(World *world, const char *controller, const char *ins
         const Kv *kv = g_ptr_array_index(history, i);
         if (kv->is_delete && gone == 0 && strcmp(kv->key, leader->key) == 0)
             gone = kv->mod_rev;
-        if (gone != 0 && g_str_has_prefix(kv->key, ASSIGNMENTS) && epoch_of(kv) == leader->create_rev
-            && kv->mod_rev > gone)
+        if (gone != 0 && g_str_has_prefix(kv->key, ASSIGNMENTS) &&
+            epoch_of(kv) == leader->create_rev && kv->mod_rev > gone)
             return g_strdup_printf("%s was written at revision %" G_GINT64_FORMAT
                                    " under the epoch that ended at %" G_GINT64_FORMAT,
                                    kv->key, kv->mod_rev, gone);
@@ -131,8 +133,8 @@ guint history_assignments_of_epoch(World *world, gint64 epoch)
 
     for (guint i = 0; i < history->len; i++) {
         const Kv *kv = g_ptr_array_index(history, i);
-        n += !kv->is_delete && g_str_has_prefix(kv->key, ASSIGNMENTS) && kv->create_rev == kv->mod_rev
-             && epoch_of(kv) == epoch;
+        n += !kv->is_delete && g_str_has_prefix(kv->key, ASSIGNMENTS) &&
+             kv->create_rev == kv->mod_rev && epoch_of(kv) == epoch;
     }
     return n;
 }

@@ -10,7 +10,8 @@
 char *history_single_assignment(World *world);
 /* After the leader key of @controller held by @instance was deleted, nothing decided under its epoch was
  * written. *takeover (may be NULL): the revision of that deletion; it is wrong if there was none. */
-char *history_no_writes_of(World *world, const char *controller, const char *instance, gint64 *takeover);
+char *history_no_writes_of(World *world, const char *controller, const char *instance,
+                           gint64 *takeover);
 /* How many assignments of the cache pool were created under @epoch. */
 guint history_assignments_of_epoch(World *world, gint64 epoch);
 /* Epoch (create revision) of the first leader key of @controller that @instance wrote; 0: none. */

@@ -89,8 +89,8 @@ static gboolean on_client(gint fd, GIOCondition condition, gpointer data)
             close_side(&pair->server, &pair->server_source);
         return G_SOURCE_REMOVE;
     }
-    if (pair->held == NULL && proxy->marker != NULL && proxy->holding == NULL
-        && memmem(piece, (gsize)n, proxy->marker, strlen(proxy->marker)) != NULL) {
+    if (pair->held == NULL && proxy->marker != NULL && proxy->holding == NULL &&
+        memmem(piece, (gsize)n, proxy->marker, strlen(proxy->marker)) != NULL) {
         pair->held = g_string_new(NULL);
         proxy->holding = pair;
     }
@@ -134,8 +134,10 @@ static gboolean on_connection(gint fd, GIOCondition condition, gpointer data)
         pair_free(pair);
         return G_SOURCE_CONTINUE;
     }
-    pair->client_source = g_unix_fd_add(pair->client, G_IO_IN | G_IO_HUP | G_IO_ERR, on_client, pair);
-    pair->server_source = g_unix_fd_add(pair->server, G_IO_IN | G_IO_HUP | G_IO_ERR, on_server, pair);
+    pair->client_source = g_unix_fd_add(pair->client, G_IO_IN | G_IO_HUP | G_IO_ERR, on_client,
+                                        pair);
+    pair->server_source = g_unix_fd_add(pair->server, G_IO_IN | G_IO_HUP | G_IO_ERR, on_server,
+                                        pair);
     g_ptr_array_add(proxy->pairs, pair);
     return G_SOURCE_CONTINUE;
 }

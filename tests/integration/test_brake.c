@@ -44,8 +44,7 @@ static double rounds(Proc *manager)
     g_auto(GStrv) lines = g_strsplit(reply->body->str, "\n", -1);
     double sum = 0;
     for (guint i = 0; lines[i] != NULL; i++) {
-        if (g_str_has_prefix(lines[i],
-                             "leasehold_reconcile_total{controller=\"cache-evictor\"")) {
+        if (g_str_has_prefix(lines[i], "leasehold_reconcile_total{controller=\"cache-evictor\"")) {
             sum += g_ascii_strtod(strrchr(lines[i], ' '), NULL);
         }
     }
@@ -103,8 +102,8 @@ static void check_says_so(World *world, Proc *manager, const char *hash)
 
 static void check_wrong_hash(World *world, Proc *manager)
 {
-    g_autoptr(Run) refused = cli(manager, "confirm", "cache-evictor", "--plan",
-                                 "0123456789abcdef", NULL);
+    g_autoptr(Run) refused = cli(manager, "confirm", "cache-evictor", "--plan", "0123456789abcdef",
+                                 NULL);
     assert_int_equal(refused->code, 4);
     assert_true(g_str_has_prefix(refused->err, "leasehold: "));
     assert_null(world_get(world, LH_KIND_CONFIRMATION, "cache-evictor"));
@@ -119,8 +118,8 @@ static void check_wrong_hash(World *world, Proc *manager)
 
 static gboolean are_gone(World *world, gpointer data)
 {
-    return world_live(world, "big-") == 0 && lh_mirror_count(world->mirror, LH_KIND_REPLICA) ==
-                                                 *(guint *)data;
+    return world_live(world, "big-") == 0 &&
+           lh_mirror_count(world->mirror, LH_KIND_REPLICA) == *(guint *)data;
 }
 
 static void the_brake_holds_until_its_plan_is_confirmed(void **state)

@@ -30,8 +30,8 @@ static gboolean has_replicas(World *world, gpointer data)
 
 static gboolean lacks_capacity(World *world, gpointer data)
 {
-    const LhCondition *condition = world_condition(
-        world, "settings/cache-assigner/cache-assigner", "Capacity");
+    const LhCondition *condition = world_condition(world, "settings/cache-assigner/cache-assigner",
+                                                   "Capacity");
     const char *bytes = data;
     return condition != NULL && condition->status == LH_CONDITION_FALSE &&
            strstr(condition->message, bytes) != NULL;
@@ -39,8 +39,8 @@ static gboolean lacks_capacity(World *world, gpointer data)
 
 static gboolean has_capacity(World *world, gpointer data)
 {
-    const LhCondition *condition = world_condition(
-        world, "settings/cache-assigner/cache-assigner", "Capacity");
+    const LhCondition *condition = world_condition(world, "settings/cache-assigner/cache-assigner",
+                                                   "Capacity");
     return condition == NULL || condition->status == LH_CONDITION_TRUE;
 }
 
@@ -76,8 +76,7 @@ static void check_history(World *world, gint64 revision)
         }
         changes++;
         if (kv->is_delete || kv->create_rev != kv->mod_rev) {
-            world_fail(world, "%s was changed at revision %" G_GINT64_FORMAT, kv->key,
-                       kv->mod_rev);
+            world_fail(world, "%s was changed at revision %" G_GINT64_FORMAT, kv->key, kv->mod_rev);
         }
         g_autofree char *node = lh_name_part(kv->key + strlen("decided/assignments/"), 1);
         guint n = GPOINTER_TO_UINT(g_hash_table_lookup(held, node)) + 1;

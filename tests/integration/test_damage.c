@@ -165,8 +165,7 @@ static gboolean is_parked(World *world, gpointer data)
                                               (const char *)data);
     const LhCondition *parked = world_condition(world, status, "Parked");
     const LhRetry *retry = retry_of(world, data);
-    return parked != NULL && parked->status == LH_CONDITION_TRUE && retry != NULL &&
-           retry->parked;
+    return parked != NULL && parked->status == LH_CONDITION_TRUE && retry != NULL && retry->parked;
 }
 
 static gboolean is_not_parked(World *world, gpointer data)
@@ -197,8 +196,8 @@ static void the_fifth_attempt_parks_it_until_a_retry(void **state)
     assert_non_null(strstr(why->out, "attempts"));
 
     mend(world, name);
-    g_autoptr(Reply) retried = http(manager, "POST",
-                                    "/v1/retries/cache/changed.default.0:retry", "{}");
+    g_autoptr(Reply) retried = http(manager, "POST", "/v1/retries/cache/changed.default.0:retry",
+                                    "{}");
     reply_must(retried, 200);
     world_wait_live(world, NULL, 1);
     world_wait(world, is_not_parked, name, "it is not parked any more");

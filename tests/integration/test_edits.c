@@ -68,8 +68,7 @@ static void check_never_evicted(World *world, gint64 after, const char *suffix)
         const Kv *kv = g_ptr_array_index(history, i);
         if (g_str_has_prefix(kv->key, "decided/assignments/") &&
             g_str_has_suffix(kv->key, suffix)) {
-            world_fail(world, "%s was changed at revision %" G_GINT64_FORMAT, kv->key,
-                       kv->mod_rev);
+            world_fail(world, "%s was changed at revision %" G_GINT64_FORMAT, kv->key, kv->mod_rev);
         }
     }
 }

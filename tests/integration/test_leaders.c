@@ -2,14 +2,13 @@
  * Leaders that die, are stopped past their lease, or leave: another goes on, and nothing of the old epoch is
  * written after it. With every other guard switched off, etcd's refusal alone must still hold.
  */
-#include "history.h"
-
 #include "base/units.h"
+#include "history.h"
 
 #include <signal.h>
 #include <string.h>
 
-#define HALF 500
+#define HALF  500
 #define BYTES 1000
 
 static const char *const short_lease[] = {"--lease-ttl", "2s", NULL};
@@ -25,8 +24,8 @@ static const LhLeader *leader_of(World *world, const char *controller)
 
     for (guint i = 0; i < all->len; i++) {
         const LhObject *object = g_ptr_array_index(all, i);
-        if (g_str_has_prefix(object->name, prefix)
-            && (oldest == NULL || object->create_rev < oldest->o.create_rev))
+        if (g_str_has_prefix(object->name, prefix) &&
+            (oldest == NULL || object->create_rev < oldest->o.create_rev))
             oldest = (const LhLeader *)object;
     }
     return oldest;
@@ -35,7 +34,7 @@ static const LhLeader *leader_of(World *world, const char *controller)
 typedef struct {
     const char *controller;
     const char *instance;
-    gboolean not; /* anybody but it */
+    gboolean not ; /* anybody but it */
 } Leads;
 
 static gboolean leads(World *world, gpointer data)
@@ -43,7 +42,7 @@ static gboolean leads(World *world, gpointer data)
     const Leads *wanted = data;
     const LhLeader *leader = leader_of(world, wanted->controller);
 
-    return leader != NULL && (strcmp(leader->instance, wanted->instance) == 0) != wanted->not;
+    return leader != NULL && (strcmp(leader->instance, wanted->instance) == 0) != wanted->not ;
 }
 
 /* A node that only has room: no agent is behind it, so what is assigned stays assigned. */
@@ -52,11 +51,12 @@ static void register_node(World *world, const char *id)
     g_autofree char *key = g_strconcat("actual/nodes/cache/", id, NULL);
     g_autofree char *name = lh_node_name_of(id);
 
-    world_putf(world, key,
-               "{\"name\":\"%s\",\"host\":\"h\",\"url\":\"http://127.0.0.1:1\",\"set\":\"default\","
-               "\"capacityBytes\":1000000000,\"state\":\"online\",\"startedAt\":\"2026-01-01T00:00:00Z\","
-               "\"version\":\"test\",\"lease\":\"0000000000000001\",\"leaseTtl\":\"5s\"}",
-               name);
+    world_putf(
+        world, key,
+        "{\"name\":\"%s\",\"host\":\"h\",\"url\":\"http://127.0.0.1:1\",\"set\":\"default\","
+        "\"capacityBytes\":1000000000,\"state\":\"online\",\"startedAt\":\"2026-01-01T00:00:00Z\","
+        "\"version\":\"test\",\"lease\":\"0000000000000001\",\"leaseTtl\":\"5s\"}",
+        name);
 }
 
 static void publish_range(World *world, guint from, guint to)
@@ -150,7 +150,8 @@ static gboolean heard_of(World *world, gpointer data)
 {
     Proc *manager = data;
     g_autoptr(Reply) cluster = http(manager, "GET", "/v1/cluster", NULL);
-    const cJSON *revision = cluster->json == NULL ? NULL : json_at(cluster->json, "mirror.revision");
+    const cJSON *revision = cluster->json == NULL ? NULL
+                                                  : json_at(cluster->json, "mirror.revision");
 
     return revision != NULL && revision->valuedouble >= (double)world_revision(world);
 }

@@ -43,8 +43,8 @@ static void count_held(const LhObject *object, gpointer data)
     g_autofree char *node = lh_name_part(object->name, 1);
     g_autofree char *host = lh_node_name_of(node);
 
-    if (g_strcmp0(host, held->host) == 0
-        && (held->state < 0 || ((const LhItem *)object)->state == held->state))
+    if (g_strcmp0(host, held->host) == 0 &&
+        (held->state < 0 || ((const LhItem *)object)->state == held->state))
         held->n++;
 }
 
@@ -52,7 +52,8 @@ static guint held_by(World *world, const char *host, int state)
 {
     Held held = {world, host, state, 0};
 
-    lh_mirror_foreach(world->mirror, state < 0 ? LH_KIND_ASSIGNMENT : LH_KIND_ITEM, count_held, &held);
+    lh_mirror_foreach(world->mirror, state < 0 ? LH_KIND_ASSIGNMENT : LH_KIND_ITEM, count_held,
+                      &held);
     return held.n;
 }
 
@@ -116,8 +117,8 @@ static void a_node_that_dies_loading_is_replaced(void **state)
 
 static gboolean nothing_is_left(World *world, gpointer data)
 {
-    return lh_mirror_count(world->mirror, LH_KIND_ASSIGNMENT) == 0
-           && lh_mirror_count(world->mirror, LH_KIND_REPLICA) == 0;
+    return lh_mirror_count(world->mirror, LH_KIND_ASSIGNMENT) == 0 &&
+           lh_mirror_count(world->mirror, LH_KIND_REPLICA) == 0;
 }
 
 /* Its eviction ends with it, and what it had to evict goes nowhere else. */
@@ -134,7 +135,8 @@ static void a_node_that_dies_evicting_leaves_nothing(void **state)
     publish(world, 3);
     world_wait_live(world, NULL, 3);
     agent_start(world, &(AgentOptions){.name = "agent-2"});
-    world_put(world, "desired/services/x", "{\"spec\":{\"owner\":\"a\",\"cache\":{\"window\":\"1s\"}}}");
+    world_put(world, "desired/services/x",
+              "{\"spec\":{\"owner\":\"a\",\"cache\":{\"window\":\"1s\"}}}");
     world_wait(world, holds, &(Wanted){"agent-1", LH_ITEM_EVICTING, 3}, "the node evicts");
     revision = world_revision(world);
     proc_kill(first);
@@ -182,8 +184,10 @@ static void restarts_within_the_grace_copy_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_node_that_dies_live_is_replaced, world_setup, world_teardown),
-        cmocka_unit_test_setup_teardown(a_node_that_dies_loading_is_replaced, world_setup, world_teardown),
+        cmocka_unit_test_setup_teardown(a_node_that_dies_live_is_replaced, world_setup,
+                                        world_teardown),
+        cmocka_unit_test_setup_teardown(a_node_that_dies_loading_is_replaced, world_setup,
+                                        world_teardown),
         cmocka_unit_test_setup_teardown(a_node_that_dies_evicting_leaves_nothing, world_setup,
                                         world_teardown),
         cmocka_unit_test_setup_teardown(restarts_within_the_grace_copy_nothing, world_setup,

@@ -61,9 +61,9 @@ static gboolean agrees(World *world, gpointer data)
         if (items == NULL)
             return FALSE;
         cJSON_ArrayForEach(item, items) {
-            g_autofree char *line =
-                g_strdup_printf("%s%s %.0f", info->prefix, json_text(item, "metadata.name"),
-                                json_at(item, "metadata.revision")->valuedouble);
+            g_autofree char *line = g_strdup_printf(
+                "%s%s %.0f", info->prefix, json_text(item, "metadata.name"),
+                json_at(item, "metadata.revision")->valuedouble);
             if (!g_hash_table_contains(fresh, line))
                 return FALSE;
             listed++;
@@ -146,7 +146,8 @@ static void a_compaction_under_the_watch_is_survived(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(items_stay_live_through_an_outage, world_setup, world_teardown),
+        cmocka_unit_test_setup_teardown(items_stay_live_through_an_outage, world_setup,
+                                        world_teardown),
         cmocka_unit_test_setup_teardown(a_compaction_under_the_watch_is_survived, world_setup,
                                         world_teardown),
     };

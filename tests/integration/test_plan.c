@@ -63,14 +63,25 @@ static void plan_shows_what_is_coming_and_then_nothing(void **state)
     assert_true(says(shown->out, "s-0.default.0"));
     assert_true(says(shown->out, "paused"));
     assert_true(says(shown->out, json_text(plan->json, "controllers.0.ops.0.rule")));
-    g_autoptr(Run) why = cli(manager, "explain", "cache/s-0.default.0", NULL);
-    assert_int_equal(why->code, 0);
-    assert_true(says(why->out, "paused"));
     assert_int_equal(world_revision(world), revision);
-
     world_put(world, "desired/settings/cache-assigner", "{\"spec\":{\"paused\":false}}");
     world_wait_live(world, NULL, 1);
     world_poll(world, has_nothing_to_do, manager, "`leasehold plan` says: nothing to do");
+}
+
+static void explain_names_a_paused_controller(void **state)
+{
+    World *world = *state;
+    Proc *manager = manager_ready(world, "manager");
+    PlanCheck check = {manager, "s-0.default.0"};
+    agents_start(world, 1);
+    world_put(world, "desired/settings/cache-assigner", "{\"spec\":{\"paused\":true}}");
+    world_put(world, "desired/services/x", "{\"spec\":{\"owner\":\"a\"}}");
+    snapshot_publish(world, "s-0", "x", world->now_ms - 60000, 1, 1000);
+    world_poll(world, plans_it, &check, "the plan has the load of s-0");
+    g_autoptr(Run) why = cli(manager, "explain", "cache/s-0.default.0", NULL);
+    assert_int_equal(why->code, 0);
+    assert_true(says(why->out, "paused"));
 }
 
 /* In whatever words: that it waits, and that its 1000 bytes fit nowhere. */
@@ -107,6 +118,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(plan_shows_what_is_coming_and_then_nothing, world_setup,
+                                        world_teardown),
+        cmocka_unit_test_setup_teardown(explain_names_a_paused_controller, world_setup,
                                         world_teardown),
         cmocka_unit_test_setup_teardown(explain_says_why_something_waits, world_setup,
                                         world_teardown),

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define ACCEPTED "decided/accepted/services/held"
-#define STATUS "decided/status/services/held/admission"
+#define STATUS   "decided/status/services/held/admission"
 
 static gboolean is_holding(World *world, gpointer data)
 {
@@ -93,7 +93,8 @@ static void a_transaction_that_comes_late_is_refused(void **state)
     world_catch_up(world, world_delete(world, ACCEPTED));
     proxy_release(proxy);
     world_poll(world, has_answered, proxy, "etcd answers on the old connection");
-    world_catch_up(world, world_put(world, "desired/services/last", "{\"spec\":{\"owner\":\"a\"}}"));
+    world_catch_up(world,
+                   world_put(world, "desired/services/last", "{\"spec\":{\"owner\":\"a\"}}"));
     assert_int_equal(puts_of(world, ACCEPTED), 1);
     proxy_free(proxy);
 }

@@ -101,7 +101,8 @@ static void copies_lie_in_different_zones(void **state)
         g_autofree char *name = g_strdup_printf("%s-%u", zones[i], i);
         agent_start(world, &(AgentOptions){.name = name, .zone = zones[i]});
     }
-    world_put(world, "desired/services/x", "{\"spec\":{\"owner\":\"a\",\"cache\":{\"replicas\":2}}}");
+    world_put(world, "desired/services/x",
+              "{\"spec\":{\"owner\":\"a\",\"cache\":{\"replicas\":2}}}");
     for (guint i = 0; i < SNAPSHOTS; i++) {
         g_autofree char *name = g_strdup_printf("x-%u", i);
         snapshot_publish(world, name, "x", world->now_ms - 1000, 1, 1000);
@@ -121,8 +122,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(published_snapshots_become_live_on_two_nodes, world_setup,
                                         world_teardown),
-        cmocka_unit_test_setup_teardown(copies_lie_in_different_zones, world_setup,
-                                        world_teardown),
+        cmocka_unit_test_setup_teardown(copies_lie_in_different_zones, world_setup, world_teardown),
     };
     return cmocka_run_group_tests_name("integration-publish", tests, NULL, NULL);
 }

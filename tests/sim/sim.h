@@ -175,12 +175,19 @@ typedef struct {
 } SimCommit;
 
 typedef struct {
+    gint64 ms;
+    guint n;
+} SimCount;
+
+typedef struct {
     GHashTable *kinds[LH_N_KINDS]; /* name → LhObject */
     GHashTable *bytes;             /* assignment → gint64, of its last known value */
     GHashTable *gone_ms;           /* node → gint64 world time of its registration's end */
     GHashTable *cordoned_ms;       /* node name → gint64 world time */
     GHashTable *ids;               /* every node that was ever registered */
     GHashTable *epochs;            /* "controller/epoch" that wrote */
+    GArray *ordered_ms;            /* gint64, world time: evictions outside a confirmed Brake */
+    GArray *assigned;              /* SimCount of assignments, lately */
 } SimModel;
 
 void sim_model_init(SimModel *model);

@@ -8,7 +8,11 @@
 
 #include <string.h>
 
-#define GROUP "retention"
+#define GROUP       "retention"
+#define WINDOW_MS   (9 * 60 * 1000) /* the brake's own is longer */
+#define LATELY_MS   20000
+#define BRAKE_SLACK 6 /* a reservation that was used may count again while its end is not said */
+#define LEDGER      "decided/status/settings/cache-evictor/cache-evictor"
 
 /* TRUE when it may go now. */
 static gboolean may_go(Sim *sim, const char *item, const char **why)
@@ -18,6 +22,45 @@ static gboolean may_go(Sim *sim, const char *item, const char **why)
     return want == SIM_EXPIRED || want == SIM_UNWANTED;
 }
 
+/* ---- the brake ---- */
+
+/* The most that was assigned lately: what was counted may have shrunk since. */
+static guint assigned_lately(Sim *sim)
+{
+    guint most = g_hash_table_size(sim->model.kinds[LH_KIND_ASSIGNMENT]);
+    SimCount now = {sim_now(sim), most};
+    guint old = 0;
+    g_array_append_val(sim->model.assigned, now);
+    for (guint i = 0; i < sim->model.assigned->len; i++) {
+        const SimCount *count = &g_array_index(sim->model.assigned, SimCount, i);
+        if (count->ms + LATELY_MS < sim_now(sim))
+            old = i + 1;
+        else
+            most = MAX(most, count->n);
+    }
+    g_array_remove_range(sim->model.assigned, 0, old);
+    return most;
+}
+
+/* Without a confirmed Brake never more than ten, and more than brakePercent, within the window. */
+static void check_brake(Sim *sim, const SimChange *change)
+{
+    const LhBrake *brake = (const LhBrake *)sim_get(sim, LH_KIND_BRAKE, "cache-evictor");
+    gint64 percent = sim_settings(sim, "cache-evictor")->brake_percent;
+    gint64 now = sim_now(sim);
+    guint old = 0, n;
+    if (brake != NULL && lh_object_known(&brake->o) && brake->confirmed_at >= 0)
+        return;
+    g_array_append_val(sim->model.ordered_ms, now);
+    while (g_array_index(sim->model.ordered_ms, gint64, old) + WINDOW_MS < now)
+        old++;
+    g_array_remove_range(sim->model.ordered_ms, 0, old);
+    n = sim->model.ordered_ms->len;
+    if (n > 10 + BRAKE_SLACK && n * 100 > percent * (assigned_lately(sim) + n + BRAKE_SLACK))
+        sim_fail(sim, GROUP, "%s is the %u. of %u that are ordered away within the window",
+                 change->key, n, assigned_lately(sim));
+}
+
 static void check_evict(Sim *sim, const SimChange *change)
 {
     g_autofree char *item = lh_name_part(change->name, 2);
@@ -25,6 +68,7 @@ static void check_evict(Sim *sim, const SimChange *change)
     sim->counters.evictions++;
     if (item == NULL || !may_go(sim, item, &why))
         sim_fail(sim, GROUP, "%s is ordered away, but %s", change->key, why);
+    check_brake(sim, change);
 }
 
 static gboolean assigned(const Sim *sim, const char *item)
@@ -74,8 +118,16 @@ static void check_replica_came(Sim *sim, const SimCommit *commit, const SimChang
                  sim_wall(sim) - replica->expires_at);
 }
 
+/* Somebody wrote over what the brake remembers. */
+static void check_ledger(Sim *sim, const SimCommit *commit)
+{
+    if (commit->by == NULL && strcmp(commit->changes[0].key, LEDGER) == 0)
+        g_array_set_size(sim->model.ordered_ms, 0);
+}
+
 static void on_commit(Sim *sim, const SimCommit *commit)
 {
+    check_ledger(sim, commit);
     for (guint i = 0; i < commit->n && commit->manager; i++) {
         const SimChange *change = &commit->changes[i];
         if (change->kind == LH_KIND_REPLICA && change->event->is_delete)
@@ -89,6 +141,7 @@ static void on_commit(Sim *sim, const SimCommit *commit)
 
 static void after(Sim *sim, const SimCommit *commit)
 {
+    assigned_lately(sim);
     for (guint i = 0; i < commit->n && commit->manager; i++) {
         const SimChange *change = &commit->changes[i];
         if (change->kind != LH_KIND_REPLICA)

@@ -23,6 +23,8 @@ void sim_model_init(SimModel *model)
         *numbers[i] = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     for (guint i = 0; i < G_N_ELEMENTS(sets); i++)
         *sets[i] = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    model->ordered_ms = g_array_new(FALSE, FALSE, sizeof(gint64));
+    model->assigned = g_array_new(FALSE, FALSE, sizeof(SimCount));
 }
 
 void sim_model_clear(SimModel *model)
@@ -34,6 +36,8 @@ void sim_model_clear(SimModel *model)
     g_hash_table_unref(model->cordoned_ms);
     g_hash_table_unref(model->ids);
     g_hash_table_unref(model->epochs);
+    g_array_unref(model->ordered_ms);
+    g_array_unref(model->assigned);
 }
 
 const LhObject *sim_get(const Sim *sim, LhKind kind, const char *name)

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define RING_LINES  120
-#define VALUE_BYTES 160
+#define VALUE_BYTES 700
 
 static void add_hash(Sim *sim, const char *text)
 {

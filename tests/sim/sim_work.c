@@ -134,6 +134,19 @@ static void end_load(Thing *thing)
     work->funcs->ready(item, url, work->data);
 }
 
+/* Search goes first, then the data. */
+static void check_hidden(const Thing *thing)
+{
+    const SimProcess *process = thing->work->process;
+    const char *id = lh_agent_id(process->agent);
+    g_autofree char *key = g_strdup_printf(LH_SIM_POOL "/%s/%s", id, thing->snapshot);
+    const LhSearch *search = (const LhSearch *)sim_get(process->sim, LH_KIND_SEARCH, key);
+    if (id != NULL && search != NULL && lh_object_known(&search->o) &&
+        strcmp(search->replica, thing->item) == 0)
+        sim_fail(process->sim, GROUP, "%s gives up %s, which is searchable", process->client,
+                 thing->item);
+}
+
 static void end_release(Thing *thing)
 {
     SimWork *work = thing->work;
@@ -145,6 +158,7 @@ static void end_release(Thing *thing)
         work->funcs->released(item, error, work->data);
         return;
     }
+    check_hidden(thing);
     g_hash_table_remove(work->process->disk, thing->snapshot);
     g_hash_table_remove(work->things, item);
     work->funcs->released(item, NULL, work->data);

@@ -812,6 +812,11 @@ static void test_leaders(void **state)
     assert_string_equal(world->out, "CONTROLLER   LEADER   HOST   UP   STANDBYS\n"
                                     "a            two      -      -    0\n"
                                     "b            two      h2     -    1\n");
+    answers(world, "POST leaders/a:move", "200 {\"revision\":7}");
+    assert_run(0, "leaders", "move", "a", "two");
+    assert_true(was_asked(world, "POST leaders/a:move {\"instance\":\"two\"}"));
+    assert_run(2, "leaders", "move", "a");
+    assert_run(2, "leaders", "shove", "a", "two");
 }
 
 static void test_events(void **state)

@@ -40,6 +40,24 @@ static void an_interrupted_watch_resumes_where_it_was(void **state)
     lab_free(&lab);
 }
 
+/* What is written while the list is on its way, before the watch is open, is in one or the other. */
+static void nothing_is_missed_between_list_and_watch(void **state)
+{
+    for (guint64 seed = 30; seed < 40; seed++) {
+        Lab lab = lab_new(seed, NULL);
+        lab_start(&lab);
+        for (guint i = 0; i < 20; i++) {
+            g_autofree char *name = g_strdup_printf("s%u", i);
+            put_snapshot(&lab, name, 1);
+            pass(&lab, 1);
+        }
+        pass(&lab, 100);
+        check_agrees(&lab);
+        assert_int_equal(lh_mirror_revision(lab.mirror), 21);
+        lab_free(&lab);
+    }
+}
+
 static void after_a_compaction_only_differences_are_told(void **state)
 {
     Lab lab = lab_new(12, NULL);
@@ -271,6 +289,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_interrupted_watch_resumes_where_it_was),
+        cmocka_unit_test(nothing_is_missed_between_list_and_watch),
         cmocka_unit_test(after_a_compaction_only_differences_are_told),
         cmocka_unit_test(a_restored_backup_is_told_and_parsed_again),
         cmocka_unit_test(another_cluster_is_told_as_regressed),

@@ -251,7 +251,7 @@ static void bad_roots_are_refused(void **state)
 static void a_root_needs_no_slash(void **state)
 {
     Fixture *f = *state;
-    g_autofree char *root = g_strconcat("file://", f->dir, "/root", NULL);
+    g_autofree char *root = g_strconcat("file://", f->dir, "/store", NULL);
     const char *const roots[] = {"s3://bucket", root, NULL};
     lh_store_free(f->store);
     f->store = lh_objectstore_new(f->env, roots, NULL);

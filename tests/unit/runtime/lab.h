@@ -392,6 +392,11 @@ static inline gboolean one_leads(Lab *lab)
     return n_leaders(lab) == 1;
 }
 
+static inline gboolean none_leads(Lab *lab)
+{
+    return n_leaders(lab) == 0;
+}
+
 static inline Manager *leader(Lab *lab)
 {
     for (guint i = 0; i < lab->n; i++)

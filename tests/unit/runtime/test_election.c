@@ -145,9 +145,29 @@ static void a_deleted_leader_key_is_stepped_down_from(void **state)
     lab_free(lab);
 }
 
-static gboolean none_leads(Lab *lab)
+/* etcd says that the key is gone before the watch does: the mirror is not believed. */
+static void a_refused_write_is_believed(void **state)
 {
-    return n_leaders(lab) == 0;
+    Lab *lab = lab_new(9);
+    LhRuntimeOptions options = lab_options("m0");
+
+    options.max_in_flight = 1;
+    Manager *only = lab_manager_with(lab, controllers, &options);
+    wait_for(lab, one_leads, 1000);
+    gint64 epoch = lh_runtime_epoch(only->runtime, NAME);
+    g_autofree char *key = leader_key(only);
+    publish(lab, 0, 2000);
+    while (only->tap->decisions == 0)
+        pass(lab, 1);
+    fake_etcd_client_close_streams(only->tap->inner);
+    fake_etcd_delete(lab->server, key, NULL);
+    wait_for(lab, none_leads, 40);
+    assert_int_equal(metric(only, "fenced_writes_rejected_total", NULL), 1);
+    wait_for(lab, one_leads, 1000);
+    assert_true(lh_runtime_epoch(only->runtime, NAME) > epoch);
+    wait_for(lab, quiet, 5000);
+    assert_int_equal(metric(only, "fenced_writes_rejected_total", NULL), 1);
+    lab_free(lab);
 }
 
 static void a_revoked_lease_is_replaced(void **state)
@@ -236,16 +256,21 @@ static void what_was_abandoned_is_voided_first(void **state)
     }
 }
 
-static void let_another_take_over(Lab *lab, Manager *paused, gint64 pause_ms)
+/* Returns how many decisions were sent on its waking up. */
+static guint let_another_take_over(Lab *lab, Manager *paused, gint64 pause_ms)
 {
+    guint sent;
+
     publish(lab, 0, 2000);
     pass(lab, 53); /* one transaction of many has been answered or not */
     sim_machine_pause(paused->env);
     pass(lab, pause_ms);
     assert_int_equal(n_leaders(lab), 2); /* it does not know yet */
+    sent = paused->tap->decisions;
     sim_machine_resume(paused->env);
     pass(lab, 20000);
     assert_int_equal(n_leaders(lab), 1);
+    return paused->tap->decisions - sent;
 }
 
 static void pause_past_the_lease(gboolean faults, guint64 seed, double *rejected, guint *work)
@@ -260,7 +285,8 @@ static void pause_past_the_lease(gboolean faults, guint64 seed, double *rejected
     wait_for(lab, one_leads, 1000);
     second = lab_manager(lab, "m1");
     pass(lab, 500);
-    let_another_take_over(lab, first, TTL_S * 1000 + 2000);
+    guint sent = let_another_take_over(lab, first, TTL_S * 1000 + 2000);
+    assert_true(faults || sent == 0);
     assert_ptr_equal(leader(lab), second);
     *rejected += metric(first, "fenced_writes_rejected_total", NULL);
     *work += second->tap->decisions;
@@ -386,6 +412,7 @@ int main(void)
         cmocka_unit_test(a_crash_hands_over_by_expiry),
         cmocka_unit_test(the_first_plan_waits_for_the_mirror),
         cmocka_unit_test(a_deleted_leader_key_is_stepped_down_from),
+        cmocka_unit_test(a_refused_write_is_believed),
         cmocka_unit_test(a_revoked_lease_is_replaced),
         cmocka_unit_test(in_doubt_it_is_silent_and_then_goes_on),
         cmocka_unit_test(what_was_abandoned_is_voided_first),

@@ -178,6 +178,36 @@ static void what_excludes_each_other_goes_apart(void **state)
     }
 }
 
+static void plan_contradictory(const Index *index, G_GNUC_UNUSED const LhPlanContext *context,
+                               LhPlan *plan)
+{
+    const LhObject *snapshot = find(index, LH_KIND_SNAPSHOT, "snap-00000");
+
+    for (guint i = 0; snapshot != NULL && i < 2; i++) {
+        lh_plan_begin(plan);
+        plan_one(plan, "snap-00000", i);
+        lh_plan_rely(plan, LH_KIND_SNAPSHOT, "snap-00000", snapshot->mod_rev + i);
+        lh_plan_end(plan);
+    }
+}
+
+/* One of the two is wrong about the snapshot, and does not take the other one with it. */
+static void what_contradicts_each_other_goes_apart(void **state)
+{
+    Lab *lab = lab_new(16);
+    Manager *manager = lab_manager(lab, "m0");
+
+    script.plan = plan_contradictory;
+    wait_for(lab, one_leads, 1000);
+    publish(lab, 0, 1);
+    while (manager->tap->decisions == 0)
+        pass(lab, 1);
+    assert_int_equal(manager->tap->decisions, 2);
+    pass(lab, 1000);
+    assert_int_equal(n_keys(lab, "decided/replicas/"), 1);
+    lab_free(lab);
+}
+
 static void at_most_so_many_are_in_flight(void **state)
 {
     Lab *lab = lab_new(15);
@@ -449,6 +479,37 @@ static void own_writes_are_seen_before_the_next_plan(void **state)
     }
 }
 
+/* In doubt and renewed in between: still the same leader, still its own writes. */
+static void own_writes_are_seen_after_doubt_too(void **state)
+{
+    const FakeFaultRates rates = {.stream_closed = 9500};
+    guint waited = 0;
+
+    for (guint64 seed = 220; seed < 232; seed++) {
+        Lab *lab = lab_new(seed);
+        Manager *manager = lab_manager(lab, "m0");
+        script.plan = place_once;
+        wait_for(lab, one_leads, 1000);
+        pass(lab, 1000);
+        publish(lab, 0, 200);
+        while (manager->tap->decisions == 0)
+            pass(lab, 1);
+        fake_etcd_client_close_streams(manager->tap->inner);
+        fake_etcd_client_fault_rates(manager->tap->inner, &rates);
+        pass(lab, 10);
+        waited += lab->decisions == 200 && lh_mirror_count(manager->mirror, LH_KIND_REPLICA) == 0;
+        fake_etcd_elect(lab->server, 6000);
+        wait_for(lab, none_leads, 6000);
+        pass(lab, 30000);
+        fake_etcd_client_fault_rates(manager->tap->inner, NULL);
+        pass(lab, 20000);
+        assert_true(all_idle(lab));
+        check_placed_once(lab, 200);
+        lab_free(lab);
+    }
+    assert_true(waited > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -456,6 +517,7 @@ int main(void)
         cmocka_unit_test(a_shared_compare_is_sent_once),
         cmocka_unit_test(groups_are_never_split),
         cmocka_unit_test(what_excludes_each_other_goes_apart),
+        cmocka_unit_test(what_contradicts_each_other_goes_apart),
         cmocka_unit_test(at_most_so_many_are_in_flight),
         cmocka_unit_test(a_lost_reply_is_looked_after),
         cmocka_unit_test(a_lost_request_is_looked_after),
@@ -467,6 +529,7 @@ int main(void)
         cmocka_unit_test(a_full_etcd_is_waited_for),
         cmocka_unit_test(an_overloaded_etcd_is_spared),
         cmocka_unit_test(own_writes_are_seen_before_the_next_plan),
+        cmocka_unit_test(own_writes_are_seen_after_doubt_too),
     };
 
     return cmocka_run_group_tests_name("executor", tests, NULL, NULL);
