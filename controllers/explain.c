@@ -103,6 +103,7 @@ static void explain_plans(gconstpointer index, const LhPlanContext *context, con
 
     for (const LhController *const *c = lh_controllers(); *c != NULL; c++) {
         g_autoptr(LhPlan) plan = lh_plan_new(TRUE);
+        gboolean paused = (*c)->settings(index, (*c)->name)->paused;
         (*c)->plan(index, context, plan);
         for (guint i = 0; i < plan->notes->len; i++) {
             const LhPlanNote *note = &g_array_index(plan->notes, LhPlanNote, i);
@@ -114,8 +115,9 @@ static void explain_plans(gconstpointer index, const LhPlanContext *context, con
         for (guint i = 0; i < plan->ops->len; i++) {
             const LhOp *op = &g_array_index(plan->ops, LhOp, i);
             if (strcmp(op->name, item) == 0 || g_str_has_suffix(op->name, tail))
-                line(lines, "%s would %s %s, rule %s: %s", (*c)->name,
-                     op->type == LH_OP_PUT ? "put" : "delete", op->key, op->rule, op->reason);
+                line(lines, "%s %swould %s %s, rule %s: %s", (*c)->name,
+                     paused ? "is paused, else it " : "", op->type == LH_OP_PUT ? "put" : "delete",
+                     op->key, op->rule, op->reason);
         }
     }
 }

@@ -113,6 +113,7 @@ void lh_plan_delete(LhPlan *plan, LhKind kind, const char *name, gint64 expect_r
     LhOp op = {.type = LH_OP_DELETE, .kind = kind, .expect_rev = expect_rev, .rule = rule};
     va_list args;
 
+    g_assert(expect_rev > 0);
     op.key = keep_key(plan, kind, name, &op.name);
     va_start(args, reason_format);
     op.reason = keep_vformat(plan, reason_format, args);

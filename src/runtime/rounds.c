@@ -19,6 +19,7 @@
     100                     /* for the mirror, when the revision in the way is outside the prefix */
 #define CONFLICTS_AT_ONCE 6 /* rounds in a row that only met conflicts, before backing off */
 #define CONFLICT_CAP_MS   1000
+#define LONGEST_SLEEP_MS 60000 /* then look again: the wall clock may have jumped */
 #define LONGEST_DEBOUNCE  2 /* times debounce, for a stream of changes that does not pause */
 
 static const guint8 allowed[] = {
@@ -202,7 +203,7 @@ static void schedule_idle(Runner *runner)
         return;
     }
     if (runner->wake_wall_ms != 0 && (due == 0 || now + runner->wake_wall_ms - wall < due))
-        due = now + MIN(runner->wake_wall_ms - wall, 24 * 3600 * 1000);
+        due = now + MIN(runner->wake_wall_ms - wall, LONGEST_SLEEP_MS);
     if (due != 0)
         set_timer(runner, due);
 }

@@ -376,6 +376,7 @@ static void collect_kinds(LhRuntime *runtime, LhMetrics *metrics)
 static void collect(LhMetrics *metrics, gpointer data)
 {
     LhRuntime *runtime = data;
+    gint64 lag = 0;
 
     lh_gauge_set(metrics, "mirror_revision", NULL, (double)lh_mirror_revision(runtime->mirror));
     lh_gauge_set(metrics, "mirror_staleness_seconds", NULL,
@@ -384,16 +385,16 @@ static void collect(LhMetrics *metrics, gpointer data)
     for (guint i = 0; i < runtime->n_runners; i++) {
         Runner *runner = &runtime->runners[i];
         const LhController *controller = runner->controller;
-        gint64 lag = runner->leads ? MAX(0, runner->wait_rev - lh_mirror_revision(runtime->mirror))
-                                   : 0;
         lh_gauge_set(metrics, "queue_depth", runner->labels, runner->n_triggers);
-        lh_gauge_set(metrics, "etcd_watch_lag_revisions", runner->labels, (double)lag);
+        if (runner->leads)
+            lag = MAX(lag, runner->wait_rev - lh_mirror_revision(runtime->mirror));
         if (!runner->leads || controller->gauges == NULL)
             continue;
         for (guint g = 0; controller->gauge_names[g] != NULL; g++)
             lh_metrics_drop(metrics, controller->gauge_names[g]);
         controller->gauges(runner->index, lh_wall_ms(runtime->env), collect_gauge, metrics);
     }
+    lh_gauge_set(metrics, "etcd_watch_lag_revisions", NULL, (double)lag);
 }
 
 void lh_runtime_declare_metrics(LhMetrics *metrics)

@@ -30,9 +30,6 @@ typedef struct {
     gboolean fault_no_leader_watch; /* does not react to losing its leader key */
 } LhRuntimeOptions;
 
-/* Called when the runtime cannot go on; it has stopped acting. */
-typedef void (*LhRuntimeFatal)(const GError *error, gpointer data);
-
 /* @controllers: NULL-ended, static. Borrows env, etcd, mirror, metrics; @mirror must not be started yet. */
 LhRuntime *lh_runtime_new(LhEnv *env, LhEtcd *etcd, LhMirror *mirror, LhMetrics *metrics,
                           const LhController *const *controllers, const LhRuntimeOptions *options);

@@ -147,6 +147,36 @@ static void a_smaller_node_gets_back_what_fits(void **state)
     assert_int_equal(count_below(world, "decided/assignments/"), 2);
 }
 
+static void what_was_published_anew_does_not_return(void **state)
+{
+    g_autoptr(World) world = one_item_on_a("");
+
+    (void)state;
+    settle(world);
+    lose_node(world, "a-00000001");
+    put_snapshot(world, "s", "api", T0, 2000);
+    put_node(world, "a-00000002", 1000, 0, "");
+    run_all(world);
+    world->now_ms += MINUTE;
+    settle(world);
+    assert_int_equal(count_below(world, "decided/assignments/"), 0); /* it has no room for that */
+}
+
+static void a_node_that_returns_in_another_set_gets_nothing_back(void **state)
+{
+    g_autoptr(World) world = one_item_on_a("");
+
+    (void)state;
+    settle(world);
+    lose_node(world, "a-00000001");
+    put_node(world, "a-00000002", 1000, 0, ",\"set\":\"blue\"");
+    run_all(world);
+    assert_on(world, "a-00000001");
+    world->now_ms += MINUTE;
+    settle(world);
+    assert_on(world, NULL);
+}
+
 static void a_node_that_returns_loads_no_more_than_it_may(void **state)
 {
     g_autoptr(World) world = world_new();
@@ -393,6 +423,8 @@ int main(void)
         cmocka_unit_test(what_was_being_evicted_on_a_dead_node_is_gone),
         cmocka_unit_test(a_replica_that_expires_on_a_dead_node_goes_with_it),
         cmocka_unit_test(a_smaller_node_gets_back_what_fits),
+        cmocka_unit_test(what_was_published_anew_does_not_return),
+        cmocka_unit_test(a_node_that_returns_in_another_set_gets_nothing_back),
         cmocka_unit_test(a_node_that_returns_loads_no_more_than_it_may),
         cmocka_unit_test(an_unknown_registration_loses_nothing),
         cmocka_unit_test(failures_are_retried_elsewhere_and_later),

@@ -305,6 +305,22 @@ static void a_live_snapshot_is_never_placed(void **state)
     assert_int_equal(count_below(world, "decided/assignments/"), 0);
 }
 
+static void what_is_being_deleted_is_not_placed(void **state)
+{
+    g_autoptr(World) world = world_new();
+
+    (void)state;
+    put_service(world, "api", "%s", "");
+    put_snapshot(world, "s", "api", T0, 1);
+    run(world, "replica-creator");
+    putf(world, "decided/deletions/s",
+         "{\"uri\":\"s3://bucket/s/\",\"snapshotRevision\":%" PRId64 ",\"decidedAt\":1}",
+         mod_rev(world, "published/snapshots/s"));
+    put_node(world, "a-00000001", 1000, 0, "");
+    settle(world);
+    assert_int_equal(count_below(world, "decided/assignments/"), 0);
+}
+
 static void what_does_not_parse_is_not_placed_again(void **state)
 {
     g_autoptr(World) world = world_new();
@@ -400,6 +416,7 @@ int main(void)
         cmocka_unit_test(cordoned_failing_and_odd_nodes_get_nothing_new),
         cmocka_unit_test(a_paused_service_is_still_placed),
         cmocka_unit_test(a_live_snapshot_is_never_placed),
+        cmocka_unit_test(what_is_being_deleted_is_not_placed),
         cmocka_unit_test(what_does_not_parse_is_not_placed_again),
         cmocka_unit_test(unassigned_replicas_that_expire_are_deleted),
         cmocka_unit_test(pause_keeps_replicas_whose_snapshot_is_gone),
