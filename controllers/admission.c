@@ -76,6 +76,7 @@ static void plan_subject(const LhFleet *fleet, const LhFleetSubject *subject,
     g_autofree char *invalid = NULL;
     g_autofree char *status_name = NULL;
     LhCondition condition;
+    guint n;
 
     if (subject->desired == NULL) {
         forget(fleet, subject, name, plan);
@@ -89,27 +90,30 @@ static void plan_subject(const LhFleet *fleet, const LhFleetSubject *subject,
     else if (invalid != NULL)
         lh_plan_note(plan, subject->kind, name, "invalid", "%s%s", invalid,
                      accepted == NULL ? "" : "; the last good one stays in force");
-    else if (accepted == NULL || accepted->revision != subject->desired->mod_rev)
+    else if (lh_kind_is_desired(subject->kind) &&
+             (accepted == NULL || accepted->revision != subject->desired->mod_rev))
         accept(fleet, subject, context, plan);
-    lh_fleet_valid_condition(subject, invalid, &condition);
+    n = lh_fleet_valid_condition(subject->desired, invalid, &condition);
     status_name = g_strconcat(subject->key, "/admission", NULL);
     lh_plan_status(plan, lh_fleet_status(fleet, info->plural, name, "admission"), status_name,
-                   subject->desired->mod_rev, &condition, 1, context->now_ms);
+                   subject->desired->mod_rev, &condition, n, context->now_ms);
 }
 
 static void plan_snapshot(const LhFleet *fleet, const LhFleetSnapshot *snapshot,
                           const LhPlanContext *context, LhPlan *plan)
 {
-    g_autofree char *invalid = snapshot->object == NULL
-                                   ? NULL
-                                   : lh_fleet_snapshot_invalid(fleet, snapshot);
+    const LhObject *present = lh_fleet_status(fleet, "snapshots", snapshot->name, "admission");
     g_autofree char *name = g_strconcat("snapshots/", snapshot->name, "/admission", NULL);
-    LhCondition condition = {
-        .type = "Valid", .status = LH_CONDITION_FALSE, .reason = "Invalid", .message = invalid};
+    g_autofree char *invalid = NULL;
+    LhCondition condition;
+    guint n = 0;
 
-    lh_plan_status(plan, lh_fleet_status(fleet, "snapshots", snapshot->name, "admission"), name,
-                   snapshot->object == NULL ? 0 : snapshot->object->mod_rev, &condition,
-                   invalid == NULL ? 0 : 1, context->now_ms);
+    if (snapshot->object != NULL && lh_kind_name_valid(LH_KIND_SNAPSHOT, snapshot->name)) {
+        invalid = lh_fleet_snapshot_invalid(fleet, snapshot);
+        n = lh_fleet_valid_condition(snapshot->object, invalid, &condition);
+    }
+    lh_plan_status(plan, present, name, snapshot->object == NULL ? 0 : snapshot->object->mod_rev,
+                   &condition, n, context->now_ms);
 }
 
 static void admission_plan(gconstpointer index, const LhPlanContext *context, LhPlan *plan)
@@ -141,7 +145,7 @@ const LhController lh_admission = {
              LH_KIND_BIT(LH_KIND_RESTORE) | LH_KIND_BIT(LH_KIND_NODEPOLICY) |
              LH_KIND_BIT(LH_KIND_SETTINGS) | LH_KIND_BIT(LH_KIND_CONFIRMATION) |
              LH_KIND_BIT(LH_KIND_SNAPSHOT) | LH_KIND_BIT(LH_KIND_ACCEPTED) |
-             LH_KIND_BIT(LH_KIND_DELETION) | LH_KIND_BIT(LH_KIND_STATUS),
+             LH_KIND_BIT(LH_KIND_DELETION) | LH_KIND_BIT(LH_KIND_STATUS) | LH_KIND_BIT(LH_KIND_RECOVERYTASK),
     .plan = admission_plan,
     .settings = lh_fleet_settings_of,
 };

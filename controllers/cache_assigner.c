@@ -10,6 +10,7 @@
 #include "controllers/capacity.h"
 #include "controllers/registry.h"
 
+#include <math.h>
 #include <string.h>
 
 #define RETRY_FIRST_MS 10000
@@ -542,6 +543,14 @@ static void cache_assigner_plan(gconstpointer index, const LhPlanContext *contex
     g_hash_table_unref(round.scattered);
 }
 
+static double demand_ratio(const LhSetCapacity *row)
+{
+    if (row->wanted_bytes == 0)
+        return 1;
+    return row->capacity_bytes == 0 ? INFINITY
+                                    : (double)row->wanted_bytes / (double)row->capacity_bytes;
+}
+
 static void capacity_gauges(const LhFleet *fleet, gint64 now_ms, LhGaugeFunc gauge, gpointer data)
 {
     g_autoptr(GArray) rows = lh_capacity_rows(fleet, now_ms);
@@ -556,6 +565,7 @@ static void capacity_gauges(const LhFleet *fleet, gint64 now_ms, LhGaugeFunc gau
         gauge("unassigned_bytes", labels, (double)row->waiting_bytes, data);
         gauge("missing_bytes", labels, (double)row->missing_bytes, data);
         gauge("cache_wanted_bytes", set_label, (double)row->wanted_bytes, data);
+        gauge("cache_demand_ratio", set_label, demand_ratio(row), data);
     }
 }
 
@@ -599,6 +609,7 @@ static const char *const gauge_names[] = {
     "unassigned_bytes",
     "missing_bytes",
     "cache_wanted_bytes",
+    "cache_demand_ratio",
     "parked_items",
     NULL,
 };

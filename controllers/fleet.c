@@ -164,14 +164,17 @@ gboolean lh_fleet_service_missing(const LhFleetSnapshot *snapshot, LhCondition *
     return TRUE;
 }
 
-void lh_fleet_valid_condition(const LhFleetSubject *subject, const char *invalid, LhCondition *out)
+guint lh_fleet_valid_condition(const LhObject *object, const char *invalid, LhCondition *out)
 {
-    const char *warning = lh_object_warning(subject->desired);
+    const char *warning = lh_object_warning(object);
 
-    out->type = "Valid";
-    out->status = invalid == NULL ? LH_CONDITION_TRUE : LH_CONDITION_FALSE;
-    out->reason = invalid != NULL ? "Invalid" : warning != NULL ? "UnknownFields" : "Accepted";
-    out->message = invalid != NULL ? invalid : warning;
+    *out = (LhCondition){
+        .type = "Valid",
+        .status = invalid == NULL ? LH_CONDITION_TRUE : LH_CONDITION_FALSE,
+        .reason = invalid != NULL ? "Invalid" : warning != NULL ? "UnknownFields" : "Accepted",
+        .message = invalid != NULL ? invalid : warning,
+    };
+    return lh_kind_is_desired((LhKind)object->kind) || out->message != NULL ? 1 : 0;
 }
 
 /* ---- the fold, kind by kind ---- */
@@ -474,6 +477,11 @@ static gboolean fold_brake(LhFleet *fleet, const LhObject *before, const LhObjec
     return TRUE;
 }
 
+static gboolean folds_as_subject(LhKind kind)
+{
+    return lh_kind_is_desired(kind) || kind == LH_KIND_RECOVERYTASK;
+}
+
 /* Who has written a Status must see it, so as not to write it again. */
 static gboolean fold_status(LhFleet *fleet, const LhObject *before, const LhObject *after)
 {
@@ -496,7 +504,7 @@ static gboolean fold_status(LhFleet *fleet, const LhObject *before, const LhObje
         LhFleetReplica *replica = lh_fleet_replica(fleet, rest);
         lh_fleet_touch_replica(fleet, replica);
         lh_fleet_drop_replica(fleet, replica);
-    } else if (lh_kind_is_desired(kind)) {
+    } else if (folds_as_subject(kind)) {
         LhFleetSubject *subject = lh_fleet_subject(fleet, kind, subject_key);
         lh_fleet_touch_subject(fleet, subject);
         lh_fleet_drop_subject(fleet, subject);
@@ -517,7 +525,7 @@ static const FoldFunc folds[LH_N_KINDS + 1] = {
     [LH_KIND_RETRY] = fold_retry,       [LH_KIND_HEALTH] = fold_health,
     [LH_KIND_DELETION] = fold_deletion, [LH_KIND_BRAKE] = fold_brake,
     [LH_KIND_STATUS] = fold_status,     [LH_KIND_NODE] = fold_node,
-    [LH_KIND_ITEM] = fold_item,
+    [LH_KIND_ITEM] = fold_item,         [LH_KIND_RECOVERYTASK] = fold_desired,
 };
 
 static gboolean fleet_fold(gpointer index, const LhObject *before, const LhObject *after)

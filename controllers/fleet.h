@@ -115,7 +115,7 @@ struct LhFleetHost {
     gint64 unsized; /* assignments of unknown size: while there are any, its room is not known */
 };
 
-/* A desired object and what admission made of it. */
+/* A desired object (or a recovery task) and what admission made of it. */
 struct LhFleetSubject {
     LhKind kind;
     char *key; /* "<plural>/<name>" */
@@ -204,8 +204,9 @@ gboolean lh_fleet_service_missing(const LhFleetSnapshot *snapshot, LhCondition *
 
 /* What admission would say of @subject: NULL when its desired object is valid, else why not; g_free. */
 char *lh_fleet_subject_invalid(const LhFleet *fleet, const LhFleetSubject *subject);
-/* The condition Valid that follows; messages borrowed. */
-void lh_fleet_valid_condition(const LhFleetSubject *subject, const char *invalid, LhCondition *out);
+/* The condition Valid that follows for @object; @invalid and what it says are borrowed. Returns how many
+ * conditions are to be said: of published kinds none, as long as there is nothing to complain of. */
+guint lh_fleet_valid_condition(const LhObject *object, const char *invalid, LhCondition *out);
 
 /* A sorted walk: for (n = g_tree_node_first(t); n; n = g_tree_node_next(n)) lh_tree_record(n). */
 #define lh_tree_record(node) g_tree_node_key(node)

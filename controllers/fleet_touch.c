@@ -340,18 +340,16 @@ static gboolean valid_differs(const LhFleet *fleet, const LhFleetSnapshot *snaps
 {
     const LhObject *status = lh_fleet_status(fleet, "snapshots", snapshot->name, "admission");
     g_autofree char *invalid = NULL;
-    LhCondition condition = {
-        .type = "Valid", .status = LH_CONDITION_FALSE, .reason = "Invalid", .message = NULL};
+    LhCondition condition;
+    guint n;
 
     if (snapshot->object == NULL)
         return status != NULL;
-    invalid = lh_kind_name_valid(LH_KIND_SNAPSHOT, snapshot->name)
-                  ? lh_fleet_snapshot_invalid(fleet, snapshot)
-                  : NULL;
-    if (invalid == NULL)
+    if (!lh_kind_name_valid(LH_KIND_SNAPSHOT, snapshot->name))
         return status != NULL;
-    condition.message = invalid;
-    return lh_status_differs(status, snapshot->object->mod_rev, &condition, 1);
+    invalid = lh_fleet_snapshot_invalid(fleet, snapshot);
+    n = lh_fleet_valid_condition(snapshot->object, invalid, &condition);
+    return lh_status_differs(status, snapshot->object->mod_rev, &condition, n);
 }
 
 void lh_fleet_touch_snapshot(LhFleet *fleet, LhFleetSnapshot *snapshot)
@@ -458,18 +456,20 @@ static gboolean subject_todo(const LhFleet *fleet, const LhFleetSubject *subject
     const char *name = subject->key + strlen(info->plural) + 1;
     const LhObject *status = lh_fleet_status(fleet, info->plural, name, "admission");
     g_autofree char *invalid = NULL;
-    LhCondition condition = {.type = "Valid"};
+    LhCondition condition;
+    guint n;
 
     if (subject->desired == NULL)
         return subject->accepted != NULL || status != NULL;
     if (!lh_kind_name_valid(subject->kind, name))
         return FALSE;
     invalid = lh_fleet_subject_invalid(fleet, subject);
-    if (invalid == NULL && (accepted == NULL || (lh_object_known(subject->accepted) &&
-                                                 accepted->revision != subject->desired->mod_rev)))
+    if (invalid == NULL && lh_kind_is_desired(subject->kind) &&
+        (accepted == NULL || (lh_object_known(subject->accepted) &&
+                              accepted->revision != subject->desired->mod_rev)))
         return TRUE;
-    lh_fleet_valid_condition(subject, invalid, &condition);
-    return lh_status_differs(status, subject->desired->mod_rev, &condition, 1);
+    n = lh_fleet_valid_condition(subject->desired, invalid, &condition);
+    return lh_status_differs(status, subject->desired->mod_rev, &condition, n);
 }
 
 void lh_fleet_touch_subject(LhFleet *fleet, LhFleetSubject *subject)

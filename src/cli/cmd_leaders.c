@@ -47,6 +47,9 @@ static GArray *rows_of(const cJSON *candidates)
     const cJSON *candidate;
     cJSON_ArrayForEach(candidate, candidates) {
         const char *name = lh_object_name(candidate);
+        if (lh_value_at(candidate, "error") != NULL) {
+            continue; /* no candidate wrote it */
+        }
         g_autofree char *controller = g_strndup(name, strcspn(name, "/"));
         Row *row = NULL;
         for (guint i = 0; i < rows->len && row == NULL; i++) {

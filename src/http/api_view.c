@@ -6,6 +6,7 @@
 
 #include "base/errors.h"
 #include "base/json.h"
+#include "etcd/lease.h"
 #include "http/api_internal.h"
 
 /* What the person wrote wins; what was left out is added. */
@@ -94,6 +95,10 @@ static void add_metadata(cJSON *view, const LhObject *object, gboolean labels)
         cJSON_AddItemToObject(metadata, "labels", labels_json(lh_object_labels(object)));
     add_int(metadata, "revision", object->mod_rev);
     add_int(metadata, "createRevision", object->create_rev);
+    if (object->lease != 0) {
+        g_autofree char *lease = lh_lease_hex(object->lease);
+        cJSON_AddStringToObject(metadata, "lease", lease);
+    }
 }
 
 static void add_spec(cJSON *view, const LhObject *object)

@@ -130,6 +130,8 @@ static void find_oldest(const LhObject *object, gpointer data)
     if (strncmp(object->name, oldest->controller, oldest->len) != 0 ||
         object->name[oldest->len] != '/')
         return;
+    if (object->lease == 0)
+        return; /* nobody's: it would never go away, and no election made it */
     if (oldest->oldest == 0 || object->create_rev < oldest->oldest)
         oldest->oldest = object->create_rev;
 }

@@ -425,6 +425,7 @@ void lh_runtime_declare_metrics(LhMetrics *metrics)
         {LH_GAUGE, "unassigned_bytes", "Bytes of the items that wait for a node."},
         {LH_GAUGE, "missing_bytes", "Bytes that all free room together cannot hold."},
         {LH_GAUGE, "cache_wanted_bytes", "Bytes assigned or waiting in the set."},
+        {LH_GAUGE, "cache_demand_ratio", "Bytes wanted in the set to the capacity of its nodes."},
         {LH_GAUGE, "parked_items", "Items that failed too often and wait for a person."},
     };
 
