@@ -54,7 +54,7 @@ static Fence fence_of(const FakeCommit *commit)
     return fence;
 }
 
-/* The lowest create revision among the controller's leader keys. */
+/* The lowest create revision among the controller's leader keys that are bound to a lease. */
 static gint64 oldest_leader(const Sim *sim, const char *controller)
 {
     GHashTableIter iter;
@@ -64,6 +64,8 @@ static gint64 oldest_leader(const Sim *sim, const char *controller)
     g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_LEADER]);
     while (g_hash_table_iter_next(&iter, &key, &value)) {
         gint64 create = ((const LhObject *)value)->create_rev;
+        if (((const LhObject *)value)->lease == 0)
+            continue;
         if (strncmp(key, controller, len) == 0 && ((const char *)key)[len] == '/' &&
             (oldest == 0 || create < oldest))
             oldest = create;

@@ -212,6 +212,7 @@ static void do_odd_key(History *h)
         "actual/items/cache/n1-00000001/p1.default.0",
         "published/snapshots/bad name",
         "desired/settings/no-such-controller",
+        "published/recoverytasks/t",
         "desired/nodepolicies/cache/x/y",
     };
     const char *key = keys[pick(h, G_N_ELEMENTS(keys))];
