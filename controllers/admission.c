@@ -145,7 +145,8 @@ const LhController lh_admission = {
              LH_KIND_BIT(LH_KIND_RESTORE) | LH_KIND_BIT(LH_KIND_NODEPOLICY) |
              LH_KIND_BIT(LH_KIND_SETTINGS) | LH_KIND_BIT(LH_KIND_CONFIRMATION) |
              LH_KIND_BIT(LH_KIND_SNAPSHOT) | LH_KIND_BIT(LH_KIND_ACCEPTED) |
-             LH_KIND_BIT(LH_KIND_DELETION) | LH_KIND_BIT(LH_KIND_STATUS) | LH_KIND_BIT(LH_KIND_RECOVERYTASK),
+             LH_KIND_BIT(LH_KIND_DELETION) | LH_KIND_BIT(LH_KIND_STATUS) |
+             LH_KIND_BIT(LH_KIND_RECOVERYTASK),
     .plan = admission_plan,
     .settings = lh_fleet_settings_of,
 };

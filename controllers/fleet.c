@@ -171,7 +171,9 @@ guint lh_fleet_valid_condition(const LhObject *object, const char *invalid, LhCo
     *out = (LhCondition){
         .type = "Valid",
         .status = invalid == NULL ? LH_CONDITION_TRUE : LH_CONDITION_FALSE,
-        .reason = invalid != NULL ? "Invalid" : warning != NULL ? "UnknownFields" : "Accepted",
+        .reason = invalid != NULL   ? "Invalid"
+                  : warning != NULL ? "UnknownFields"
+                                    : "Accepted",
         .message = invalid != NULL ? invalid : warning,
     };
     return lh_kind_is_desired((LhKind)object->kind) || out->message != NULL ? 1 : 0;

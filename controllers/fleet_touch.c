@@ -465,8 +465,8 @@ static gboolean subject_todo(const LhFleet *fleet, const LhFleetSubject *subject
         return FALSE;
     invalid = lh_fleet_subject_invalid(fleet, subject);
     if (invalid == NULL && lh_kind_is_desired(subject->kind) &&
-        (accepted == NULL || (lh_object_known(subject->accepted) &&
-                              accepted->revision != subject->desired->mod_rev)))
+        (accepted == NULL ||
+         (lh_object_known(subject->accepted) && accepted->revision != subject->desired->mod_rev)))
         return TRUE;
     n = lh_fleet_valid_condition(subject->desired, invalid, &condition);
     return lh_status_differs(status, subject->desired->mod_rev, &condition, n);

@@ -1,18 +1,19 @@
 /* Real files with real checksums, and a table that follows them; see demo.h. */
 #include "demo.h"
 
-#include <errno.h>
-#include <glib/gstdio.h>
-#include <string.h>
-
 #include "base/errors.h"
 #include "base/json.h"
 #include "base/units.h"
 
-#define FILES 3
+#include <errno.h>
+#include <glib/gstdio.h>
+#include <string.h>
+
+#define FILES   3
 #define HOUR_MS 3600000
 
-static gboolean write_file(const char *dir, const char *name, gsize size, GString *digests, GError **error)
+static gboolean write_file(const char *dir, const char *name, gsize size, GString *digests,
+                           GError **error)
 {
     g_autofree char *path = g_build_filename(dir, name, NULL);
     g_autofree guint32 *words = g_new(guint32, size / 4);
@@ -31,7 +32,8 @@ static gboolean write_file(const char *dir, const char *name, gsize size, GStrin
     return TRUE;
 }
 
-static char *make_snapshot(const char *root, const char *name, guint number, gint64 now_ms, GError **error)
+static char *make_snapshot(const char *root, const char *name, guint number, gint64 now_ms,
+                           GError **error)
 {
     g_autofree char *dir = g_build_filename(root, name, NULL);
     g_autoptr(GString) digests = g_string_new("{");
@@ -50,10 +52,11 @@ static char *make_snapshot(const char *root, const char *name, guint number, gin
             return NULL;
         size += bytes;
     }
-    return g_strdup_printf("{\"service\":\"demo\",\"partition\":\"p%u\",\"startTime\":\"%s\",\"endTime\":"
-                           "\"%s\",\"maxOffset\":%u,\"sizeBytes\":%" G_GSIZE_FORMAT
-                           ",\"uri\":\"file://%s/\",\"sha256\":%s}}",
-                           number % 3, start, end, (number + 1) * 1000, size, dir, digests->str);
+    return g_strdup_printf(
+        "{\"service\":\"demo\",\"partition\":\"p%u\",\"startTime\":\"%s\",\"endTime\":"
+        "\"%s\",\"maxOffset\":%u,\"sizeBytes\":%" G_GSIZE_FORMAT
+        ",\"uri\":\"file://%s/\",\"sha256\":%s}}",
+        number % 3, start, end, (number + 1) * 1000, size, dir, digests->str);
 }
 
 GHashTable *lh_demo_make(const char *dir, gint64 now_ms, GError **error)
@@ -62,7 +65,8 @@ GHashTable *lh_demo_make(const char *dir, gint64 now_ms, GError **error)
 
     for (guint i = 0; i < LH_DEMO_SNAPSHOTS; i++) {
         /* A name of its own at each start: names and uris are never used twice. */
-        char *name = g_strdup_printf("demo-%" G_GINT64_MODIFIER "x-%02u", (guint64)now_ms / 1000, i);
+        char *name = g_strdup_printf("demo-%" G_GINT64_MODIFIER "x-%02u", (guint64)now_ms / 1000,
+                                     i);
         char *value = make_snapshot(dir, name, i, now_ms, error);
         if (value == NULL) {
             g_free(name);
@@ -94,12 +98,12 @@ static void gather(const LhObject *object, gpointer data)
         g_hash_table_insert(data, (gpointer)assignment->snapshot, (gpointer)assignment);
 }
 
-static const char *state_of(const LhMirror *mirror, const LhAssignment *assignment, char *buffer, gsize size)
+static const char *state_of(const LhMirror *mirror, const LhAssignment *assignment, char *buffer,
+                            gsize size)
 {
-    const LhItem *item =
-        assignment == NULL
-            ? NULL
-            : (const LhItem *)lh_mirror_get(mirror, LH_KIND_ITEM, assignment->o.name);
+    const LhItem *item = assignment == NULL ? NULL
+                                            : (const LhItem *)lh_mirror_get(mirror, LH_KIND_ITEM,
+                                                                            assignment->o.name);
 
     if (assignment == NULL)
         return "Published";
@@ -122,16 +126,18 @@ char *lh_demo_table(const LhMirror *mirror, guint *live, guint *all)
     *live = 0;
     *all = snapshots->len;
     lh_mirror_foreach(mirror, LH_KIND_ASSIGNMENT, gather, holders);
-    g_string_append_printf(out, "%-24s %10s  %-13s %-18s %s\n", "SNAPSHOT", "SIZE", "STATE", "NODE", "URL");
+    g_string_append_printf(out, "%-24s %10s  %-13s %-18s %s\n", "SNAPSHOT", "SIZE", "STATE", "NODE",
+                           "URL");
     for (guint i = 0; i < snapshots->len; i++) {
         const LhSnapshot *snapshot = g_ptr_array_index(snapshots, i);
         const LhAssignment *assignment = g_hash_table_lookup(holders, snapshot->o.name);
         g_autofree char *node = assignment == NULL ? NULL : lh_name_part(assignment->o.name, 1);
-        g_autofree char *search_name =
-            node == NULL ? NULL : g_strconcat("cache/", node, "/", snapshot->o.name, NULL);
-        const LhSearch *search =
-            search_name == NULL ? NULL
-                                : (const LhSearch *)lh_mirror_get(mirror, LH_KIND_SEARCH, search_name);
+        g_autofree char *search_name = node == NULL ? NULL
+                                                    : g_strconcat("cache/", node, "/",
+                                                                  snapshot->o.name, NULL);
+        const LhSearch *search = search_name == NULL ? NULL
+                                                     : (const LhSearch *)lh_mirror_get(
+                                                           mirror, LH_KIND_SEARCH, search_name);
         g_autofree char *size = NULL;
         char buffer[32];
         const char *state;

@@ -3,6 +3,14 @@
  * as children of their own process groups, shows with --demo how a dozen snapshots become live, and stops
  * all of them, the last started first, at Ctrl-C. A child never outlives this process.
  */
+#include "base/errors.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "demo.h"
+#include "etcd/transport_grpc.h"
+#include "mirror/mirror.h"
+#include "programs.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,22 +24,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/errors.h"
-#include "base/log.h"
-#include "base/units.h"
-#include "demo.h"
-#include "etcd/transport_grpc.h"
-#include "mirror/mirror.h"
-#include "programs.h"
-
-#define EXIT_FAILED 1
-#define EXIT_USAGE 2
-#define PREFIX "/leasehold/"
-#define API_PORT 8083
-#define STOP_MS 12000 /* an agent gives itself 10 s */
+#define EXIT_FAILED   1
+#define EXIT_USAGE    2
+#define PREFIX        "/leasehold/"
+#define API_PORT      8083
+#define STOP_MS       12000 /* an agent gives itself 10 s */
 #define ETCD_RETRY_MS 100
 #define ETCD_START_MS 20000
-#define MAX_AGENTS 100
+#define MAX_AGENTS    100
 
 typedef struct {
     struct Dev *dev;
@@ -82,8 +82,8 @@ static int free_port(int wanted)
 
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    if (fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0
-        && getsockname(fd, (struct sockaddr *)&address, &len) == 0)
+    if (fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
+        getsockname(fd, (struct sockaddr *)&address, &len) == 0)
         port = ntohs(address.sin_port);
     if (fd >= 0)
         close(fd);
@@ -159,12 +159,19 @@ static gboolean spawn_etcd(Dev *dev)
     g_autofree char *peer = g_strdup_printf("http://127.0.0.1:%d", dev->peer_port);
     g_autofree char *cluster = g_strdup_printf("dev=%s", peer);
     const char *argv[] = {
-        "etcd", "--name", "dev", "--data-dir", data,
-        "--listen-client-urls", client, "--advertise-client-urls", client,
-        "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
-        "--initial-cluster", cluster,
-        "--auto-compaction-mode", "periodic", "--auto-compaction-retention", "1h",
-        "--quota-backend-bytes", "2147483648", "--logger", "zap", "--log-level", "warn", NULL,
+        "etcd",       "--name",
+        "dev",        "--data-dir",
+        data,         "--listen-client-urls",
+        client,       "--advertise-client-urls",
+        client,       "--listen-peer-urls",
+        peer,         "--initial-advertise-peer-urls",
+        peer,         "--initial-cluster",
+        cluster,      "--auto-compaction-mode",
+        "periodic",   "--auto-compaction-retention",
+        "1h",         "--quota-backend-bytes",
+        "2147483648", "--logger",
+        "zap",        "--log-level",
+        "warn",       NULL,
     };
     g_autofree char *program = g_find_program_in_path("etcd");
 
@@ -179,9 +186,8 @@ static gboolean spawn_manager(Dev *dev)
 {
     g_autofree char *endpoint = g_strdup_printf("127.0.0.1:%d", dev->etcd_port);
     g_autofree char *listen = g_strdup_printf("127.0.0.1:%d", dev->api_port);
-    const char *argv[] = {"/proc/self/exe", "manager", "--etcd-endpoints", endpoint,
-                          "--listen",       listen,    "--instance",       "dev-manager",
-                          NULL};
+    const char *argv[] = {"/proc/self/exe", "manager",    "--etcd-endpoints", endpoint, "--listen",
+                          listen,           "--instance", "dev-manager",      NULL};
 
     return spawn(dev, "manager", argv);
 }
@@ -193,11 +199,25 @@ static gboolean spawn_agent(Dev *dev, int number)
     g_autofree char *zone = g_strdup_printf("zone-%c", 'a' + (number - 1) % 3);
     g_autofree char *data = g_build_filename(dev->data_dir, name, NULL);
     g_autofree char *root = g_strdup_printf("file://%s/objects/", dev->data_dir);
-    const char *argv[] = {"/proc/self/exe", "agent",        "--pool",     "cache",
-                          "--name",         name,           "--zone",     zone,
-                          "--data-dir",     data,           "--capacity", "1Gi",
-                          "--listen",       "127.0.0.1:0",  "--etcd-endpoints", endpoint,
-                          "--object-store-roots", root, NULL};
+    const char *argv[] = {"/proc/self/exe",
+                          "agent",
+                          "--pool",
+                          "cache",
+                          "--name",
+                          name,
+                          "--zone",
+                          zone,
+                          "--data-dir",
+                          data,
+                          "--capacity",
+                          "1Gi",
+                          "--listen",
+                          "127.0.0.1:0",
+                          "--etcd-endpoints",
+                          endpoint,
+                          "--object-store-roots",
+                          root,
+                          NULL};
 
     return spawn(dev, name, argv);
 }
@@ -290,11 +310,12 @@ static void show(Dev *dev)
     if (live == all && dev->published_ms != 0 && all >= LH_DEMO_SNAPSHOTS) {
         if (!dev->terminal)
             fputs(table, stdout);
-        printf("\nall %u snapshots are copied, verified, live and searchable, %.1f s after they were "
-               "published\n"
-               "try: build/leasehold get items --server http://127.0.0.1:%d\n"
-               "Ctrl-C stops everything\n",
-               all, (double)(lh_mono_ms(dev->env) - dev->published_ms) / 1000, dev->api_port);
+        printf(
+            "\nall %u snapshots are copied, verified, live and searchable, %.1f s after they were "
+            "published\n"
+            "try: build/leasehold get items --server http://127.0.0.1:%d\n"
+            "Ctrl-C stops everything\n",
+            all, (double)(lh_mono_ms(dev->env) - dev->published_ms) / 1000, dev->api_port);
         dev->all_live = TRUE;
     }
     fflush(stdout);
@@ -437,10 +458,12 @@ static gboolean parse(Dev *dev, int argc, char **argv, GError **error)
     GOptionEntry entries[] = {
         {"data-dir", 0, 0, G_OPTION_ARG_FILENAME, &dev->data_dir, "Keep everything in D", "D"},
         {"agents", 0, 0, G_OPTION_ARG_INT, &dev->n_agents, "How many cache agents (3)", "N"},
-        {"demo", 0, 0, G_OPTION_ARG_NONE, &dev->demo, "Publish a dozen snapshots and show them", NULL},
+        {"demo", 0, 0, G_OPTION_ARG_NONE, &dev->demo, "Publish a dozen snapshots and show them",
+         NULL},
         G_OPTION_ENTRY_NULL,
     };
-    g_autoptr(GOptionContext) context = g_option_context_new("- etcd, a manager and agents in one terminal");
+    g_autoptr(GOptionContext) context = g_option_context_new(
+        "- etcd, a manager and agents in one terminal");
 
     g_option_context_add_main_entries(context, entries, NULL);
     if (!g_option_context_parse(context, &argc, &argv, error))
@@ -463,7 +486,8 @@ static gboolean parse(Dev *dev, int argc, char **argv, GError **error)
 
 static void remove_tree(const char *path)
 {
-    g_autoptr(GDir) dir = g_file_test(path, G_FILE_TEST_IS_SYMLINK) ? NULL : g_dir_open(path, 0, NULL);
+    g_autoptr(GDir) dir = g_file_test(path, G_FILE_TEST_IS_SYMLINK) ? NULL
+                                                                    : g_dir_open(path, 0, NULL);
     const char *name;
 
     while (dir != NULL && (name = g_dir_read_name(dir)) != NULL) {

@@ -2,11 +2,11 @@
  * Picks the command: the long-running programs (manager, agent, dev) here, everything else is the command
  * line's. Nothing else happens in this file.
  */
-#include <string.h>
-
 #include "agent/agent_main.h"
 #include "cli/cli.h"
 #include "programs.h"
+
+#include <string.h>
 
 int main(int argc, char **argv)
 {

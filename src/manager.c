@@ -2,11 +2,6 @@
  * `leasehold manager`: one manager instance. Reads the settings and wires etcd, mirror, runtime, API and
  * metrics together on the main loop; decides nothing.
  */
-#include <glib-unix.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "base/config.h"
 #include "base/errors.h"
 #include "base/log.h"
@@ -16,14 +11,21 @@
 #include "programs.h"
 #include "runtime/runtime.h"
 
+#include <glib-unix.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
 #define EXIT_FAILED 1
-#define EXIT_USAGE 2
-#define MIN_TTL_MS 2000
-#define MAX_TTL_MS (60 * 1000)
+#define EXIT_USAGE  2
+#define MIN_TTL_MS  2000
+#define MAX_TTL_MS  (60 * 1000)
 
 static const LhSetting manager_settings[] = {
-    {"instance", LH_SET_STRING, NULL, "NAME", "name of this instance (host name, pid and a random part)"},
-    {"advertiseUrl", LH_SET_STRING, NULL, "URL", "where others reach its API (the address served on)"},
+    {"instance", LH_SET_STRING, NULL, "NAME",
+     "name of this instance (host name, pid and a random part)"},
+    {"advertiseUrl", LH_SET_STRING, NULL, "URL",
+     "where others reach its API (the address served on)"},
 #ifdef LH_TEST_FAULTS
     {"faultNoDeadline", LH_SET_BOOL, NULL, NULL, NULL},
     {"faultNoLeaderWatch", LH_SET_BOOL, NULL, NULL, NULL},
@@ -113,8 +115,8 @@ static void start_runtime(Manager *manager)
     options.fault_no_leader_watch = lh_config_bool(manager->config, "faultNoLeaderWatch");
 #endif
     manager->mirror = lh_mirror_new(manager->env, manager->etcd, manager->prefix);
-    manager->runtime = lh_runtime_new(manager->env, manager->etcd, manager->mirror, manager->metrics,
-                                      lh_controllers(), &options);
+    manager->runtime = lh_runtime_new(manager->env, manager->etcd, manager->mirror,
+                                      manager->metrics, lh_controllers(), &options);
     LhApiOptions api = {
         .env = manager->env,
         .etcd = manager->etcd,
@@ -137,7 +139,8 @@ static gboolean start(Manager *manager, GError **error)
 
     if (!lh_config_setup_log(config, error) || !check_settings(config, error))
         return FALSE;
-    manager->prefix = g_str_has_suffix(prefix, "/") ? g_strdup(prefix) : g_strconcat(prefix, "/", NULL);
+    manager->prefix = g_str_has_suffix(prefix, "/") ? g_strdup(prefix)
+                                                    : g_strconcat(prefix, "/", NULL);
     manager->env = lh_env_glib_new(NULL);
     manager->loop = g_main_loop_new(NULL, FALSE);
     manager->metrics = lh_metrics_new();
@@ -173,7 +176,8 @@ static gboolean on_signal(gpointer data)
         return G_SOURCE_CONTINUE;
     }
     manager->stopping = TRUE;
-    lh_log(LH_LOG_INFO, "stopping", "next", "let what is in flight end, then revoke the lease", NULL);
+    lh_log(LH_LOG_INFO, "stopping", "next", "let what is in flight end, then revoke the lease",
+           NULL);
     lh_runtime_stop(manager->runtime, on_stopped, manager);
     return G_SOURCE_CONTINUE;
 }

@@ -4,16 +4,16 @@
  */
 #include "http/api.h"
 
-#include <string.h>
-
 #include "base/errors.h"
 #include "base/json.h"
 #include "controllers/capacity.h"
 #include "http/api_internal.h"
 #include "runtime/record.h"
 
+#include <string.h>
+
 #define READY_STALENESS_MS 15000
-#define READY_DEADLINE_MS 2000
+#define READY_DEADLINE_MS  2000
 
 /* Answering at all proves that the main loop is not stuck. */
 static void handle_healthz(LhHttpRequest *request, gpointer data)
@@ -138,8 +138,8 @@ static void append_instances(LhApi *api, GString *out)
     lh_mirror_foreach(api->options.mirror, LH_KIND_LEADER, gather_leader, &leaders);
     g_hash_table_iter_init(&iter, leaders.oldest);
     while (g_hash_table_iter_next(&iter, &key, &value)) {
-        Instance *instance =
-            g_hash_table_lookup(leaders.instances, ((const LhLeader *)value)->instance);
+        Instance *instance = g_hash_table_lookup(leaders.instances,
+                                                 ((const LhLeader *)value)->instance);
         g_ptr_array_add(instance->leads, g_strdup(key));
     }
     g_hash_table_iter_init(&iter, leaders.instances);
@@ -151,7 +151,8 @@ static void append_instances(LhApi *api, GString *out)
     lh_json_append_key(out, "instances");
     g_string_append_c(out, '[');
     for (guint i = 0; i < names->len; i++)
-        append_instance(api, out, g_hash_table_lookup(leaders.instances, g_ptr_array_index(names, i)));
+        append_instance(api, out,
+                        g_hash_table_lookup(leaders.instances, g_ptr_array_index(names, i)));
     g_string_append_c(out, ']');
     g_hash_table_unref(leaders.instances);
     g_hash_table_unref(leaders.oldest);
@@ -167,8 +168,8 @@ static void append_number(GString *out, const char *name, gint64 value)
 static void append_pools(LhApi *api, GString *out)
 {
     LhPlanContext context;
-    const LhFleet *fleet = lh_runtime_index(api->options.runtime,
-                                            lh_runtime_controllers(api->options.runtime)[0], &context);
+    const LhFleet *fleet = lh_runtime_index(
+        api->options.runtime, lh_runtime_controllers(api->options.runtime)[0], &context);
     g_autoptr(GArray) rows = lh_capacity_rows(fleet, context.now_ms);
 
     lh_json_append_key(out, "pools");

@@ -2,14 +2,14 @@
  * What an operator asks for besides editing desired state: plans and explanations, retry, confirm, cordon,
  * and handing over leadership. Each write compares what it was decided on.
  */
-#include <string.h>
-
 #include "base/errors.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "controllers/explain.h"
 #include "http/api_internal.h"
 #include "runtime/record.h"
+
+#include <string.h>
 
 /* ---- plans ---- */
 
@@ -47,10 +47,10 @@ static void reply_plans(LhApi *api, LhHttpRequest *request, const char *only)
         if (hashes->len > 0)
             g_string_append_c(out, ',');
         g_ptr_array_add(hashes, lh_plan_hash(plan));
-        lh_plan_append_json(out, controllers[i], plan,
-                            lh_runtime_leads(api->options.runtime, controllers[i]->name),
-                            is_paused(api, controllers[i]),
-                            lh_mirror_get(api->options.mirror, LH_KIND_BRAKE, controllers[i]->name));
+        lh_plan_append_json(
+            out, controllers[i], plan, lh_runtime_leads(api->options.runtime, controllers[i]->name),
+            is_paused(api, controllers[i]),
+            lh_mirror_get(api->options.mirror, LH_KIND_BRAKE, controllers[i]->name));
     }
     g_string_append_c(out, ']');
     hash = combined_hash(hashes);
@@ -77,8 +77,8 @@ static void handle_plan(LhHttpRequest *request, gpointer data)
 
     if (strcmp(name, "input") == 0) {
         gsize len;
-        g_autofree char *text =
-            lh_record_dump(api->options.mirror, lh_wall_ms(api->options.env), &len);
+        g_autofree char *text = lh_record_dump(api->options.mirror, lh_wall_ms(api->options.env),
+                                               &len);
         lh_http_reply(request, 200, "application/x-ndjson", text, (gssize)len);
         return;
     }
@@ -93,10 +93,11 @@ static void handle_explain(LhHttpRequest *request, gpointer data)
     const char *rest = lh_http_rest(request), *slash = strchr(rest, '/'), *state = NULL;
     g_autofree char *pool = slash == NULL ? NULL : g_strndup(rest, (gsize)(slash - rest));
     LhPlanContext context;
-    gconstpointer index = lh_runtime_index(api->options.runtime,
-                                           lh_runtime_controllers(api->options.runtime)[0], &context);
-    g_autoptr(GPtrArray) lines =
-        slash == NULL ? NULL : lh_explain(index, &context, pool, slash + 1, &state);
+    gconstpointer index = lh_runtime_index(
+        api->options.runtime, lh_runtime_controllers(api->options.runtime)[0], &context);
+    g_autoptr(GPtrArray) lines = slash == NULL
+                                     ? NULL
+                                     : lh_explain(index, &context, pool, slash + 1, &state);
     GString *out;
 
     if (lines == NULL) {
@@ -147,16 +148,21 @@ static void on_action(const LhTxnReply *reply, const GError *error, gpointer dat
 {
     Action *action = data;
 
-    lh_log(LH_LOG_INFO, "audit", "verb", action->what, "from", lh_http_peer(action->request), "result",
-           error != NULL ? error->message : reply->succeeded ? "done" : "conflict", NULL);
+    lh_log(LH_LOG_INFO, "audit", "verb", action->what, "from", lh_http_peer(action->request),
+           "result",
+           error != NULL      ? error->message
+           : reply->succeeded ? "done"
+                              : "conflict",
+           NULL);
     if (error != NULL)
         lh_http_reply_error(action->request, error);
     else if (!reply->succeeded)
-        lh_http_reply_problem(action->request, 409, NULL, "%s: it was changed meanwhile", action->what);
+        lh_http_reply_problem(action->request, 409, NULL, "%s: it was changed meanwhile",
+                              action->what);
     else
-        lh_http_reply_json(action->request, 200,
-                           g_strdup_printf("{\"revision\":%" G_GINT64_FORMAT "}", reply->header.revision),
-                           NULL);
+        lh_http_reply_json(
+            action->request, 200,
+            g_strdup_printf("{\"revision\":%" G_GINT64_FORMAT "}", reply->header.revision), NULL);
     g_free(action->what);
     g_free(action);
 }
@@ -239,9 +245,10 @@ static void handle_nodepolicy(LhHttpRequest *request, gpointer data)
     g_autofree char *name = verb_of(lh_http_rest(request), &verb);
     gboolean cordon, drain;
 
-    if (name == NULL
-        || (strcmp(verb, "cordon") != 0 && strcmp(verb, "uncordon") != 0 && strcmp(verb, "drain") != 0)) {
-        lh_http_reply_problem(request, 404, NULL, "the verbs here are :cordon, :uncordon and :drain");
+    if (name == NULL || (strcmp(verb, "cordon") != 0 && strcmp(verb, "uncordon") != 0 &&
+                         strcmp(verb, "drain") != 0)) {
+        lh_http_reply_problem(request, 404, NULL,
+                              "the verbs here are :cordon, :uncordon and :drain");
         return;
     }
     if (!lh_kind_name_valid(LH_KIND_NODEPOLICY, name)) {
@@ -272,8 +279,8 @@ static void find_candidates(const LhObject *object, gpointer data)
     if (strncmp(object->name, candidates->controller, len) != 0 || object->name[len] != '/')
         return;
     g_ptr_array_add(candidates->all, (gpointer)object);
-    if (lh_object_known(object)
-        && g_strcmp0(((const LhLeader *)object)->instance, candidates->instance) == 0)
+    if (lh_object_known(object) &&
+        g_strcmp0(((const LhLeader *)object)->instance, candidates->instance) == 0)
         candidates->target = object;
 }
 
@@ -324,8 +331,8 @@ static void handle_leaders(LhHttpRequest *request, gpointer data)
     }
     lh_mirror_foreach(api->options.mirror, LH_KIND_LEADER, find_candidates, &candidates);
     if (candidates.target == NULL)
-        lh_http_reply_problem(request, 404, "instance", "%s is no candidate for %s", candidates.instance,
-                              controller);
+        lh_http_reply_problem(request, 404, "instance", "%s is no candidate for %s",
+                              candidates.instance, controller);
     else
         move_leader(api, request, &candidates);
 }

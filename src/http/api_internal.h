@@ -33,11 +33,12 @@ void lh_api_objects_routes(LhApi *api);
 void lh_api_actions_routes(LhApi *api);
 /* The value to store for a desired object: @body without status and revision. Validated as admission
  * validates single objects. NULL and an error whose message begins with the field. */
-char *lh_api_desired_value(LhKind kind, const char *name, const char *body, gsize len, GError **error);
+char *lh_api_desired_value(LhKind kind, const char *name, const char *body, gsize len,
+                           GError **error);
 /* Puts @value at desired @kind/@name under @compare (may be NULL) and answers with the object. Takes
  * @value. */
-void lh_api_put_desired(LhApi *api, LhHttpRequest *request, LhKind kind, const char *name, char *value,
-                        const LhCompare *compare);
+void lh_api_put_desired(LhApi *api, LhHttpRequest *request, LhKind kind, const char *name,
+                        char *value, const LhCompare *compare);
 char *lh_api_etcd_key(const LhApi *api, LhKind kind, const char *name);
 /* "field: reason" in @error split into the problem's field and detail; 422 for LH_ERR_INVALID. */
 void lh_api_reply_invalid(LhHttpRequest *request, const GError *error);

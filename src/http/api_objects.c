@@ -3,14 +3,14 @@
  * read etcd at one revision, which is what makes them consistent. Only desired kinds can be written, with
  * a compare where the client gave one.
  */
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/errors.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "http/api_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define MAX_PAGE 10000
 
@@ -24,10 +24,12 @@ char *lh_api_etcd_key(const LhApi *api, LhKind kind, const char *name)
 void lh_api_reply_invalid(LhHttpRequest *request, const GError *error)
 {
     const char *colon = strstr(error->message, ": ");
-    g_autofree char *field =
-        colon == NULL ? NULL : g_strndup(error->message, (gsize)(colon - error->message));
+    g_autofree char *field = colon == NULL
+                                 ? NULL
+                                 : g_strndup(error->message, (gsize)(colon - error->message));
 
-    if (!g_error_matches(error, LH_ERROR, LH_ERR_INVALID) || field == NULL || strchr(field, ' ') != NULL)
+    if (!g_error_matches(error, LH_ERROR, LH_ERR_INVALID) || field == NULL ||
+        strchr(field, ' ') != NULL)
         lh_http_reply_error(request, error);
     else
         lh_http_reply_problem(request, 422, field, "%s", colon + 2);
@@ -94,8 +96,8 @@ static void page_free(Page *page)
 static void on_page(const LhRangeReply *reply, const GError *error, gpointer data)
 {
     Page *page = data;
-    gsize prefix = strlen(lh_mirror_prefix(page->api->options.mirror))
-                   + strlen(lh_kind_info(page->kind)->prefix);
+    gsize prefix = strlen(lh_mirror_prefix(page->api->options.mirror)) +
+                   strlen(lh_kind_info(page->kind)->prefix);
     GString *out;
 
     if (error != NULL && g_error_matches(error, LH_ERROR, LH_ERR_COMPACTED)) {
@@ -111,18 +113,18 @@ static void on_page(const LhRangeReply *reply, const GError *error, gpointer dat
     out = list_begin(page->kind, page->revision != 0 ? page->revision : reply->header.revision);
     for (gsize i = 0; i < reply->n_kvs; i++) {
         const LhKv *kv = &reply->kvs[i];
-        g_autoptr(LhObject) object =
-            lh_object_parse(page->kind, kv->key + prefix, kv->value, kv->value_len, kv->create_rev,
-                            kv->mod_rev, kv->lease);
+        g_autoptr(LhObject) object = lh_object_parse(page->kind, kv->key + prefix, kv->value,
+                                                     kv->value_len, kv->create_rev, kv->mod_rev,
+                                                     kv->lease);
         if (lh_selector_match(page->selector, object))
             list_add(page->api, out, object);
     }
     g_string_append_c(out, ']');
     if (reply->more) {
-        g_autofree char *token =
-            g_strdup_printf("%" G_GINT64_FORMAT ":%s",
-                            page->revision != 0 ? page->revision : reply->header.revision,
-                            reply->kvs[reply->n_kvs - 1].key + prefix);
+        g_autofree char *token = g_strdup_printf("%" G_GINT64_FORMAT ":%s",
+                                                 page->revision != 0 ? page->revision
+                                                                     : reply->header.revision,
+                                                 reply->kvs[reply->n_kvs - 1].key + prefix);
         lh_json_append_key(out, "continue");
         lh_json_append_string(out, token);
     }
@@ -142,7 +144,8 @@ static gboolean parse_number(const char *text, gint64 max, gint64 *out)
 
 static void list_page(LhApi *api, LhHttpRequest *request, LhKind kind, LhSelector *selector)
 {
-    const char *token = lh_http_query(request, "continue"), *limit_text = lh_http_query(request, "limit");
+    const char *token = lh_http_query(request, "continue"),
+               *limit_text = lh_http_query(request, "limit");
     const char *colon = token == NULL ? NULL : strchr(token, ':');
     gint64 limit = MAX_PAGE, revision = 0;
     g_autofree char *digits = colon == NULL ? NULL : g_strndup(token, (gsize)(colon - token));
@@ -210,13 +213,15 @@ static void handle_get(LhApi *api, LhHttpRequest *request, LhKind kind, const ch
     if (lh_mirror_revision(api->options.mirror) == 0)
         lh_http_reply_problem(request, 503, NULL, "the mirror has not caught up with etcd yet");
     else if (object == NULL)
-        lh_http_reply_problem(request, 404, NULL, "%s %s does not exist", lh_kind_info(kind)->name, name);
+        lh_http_reply_problem(request, 404, NULL, "%s %s does not exist", lh_kind_info(kind)->name,
+                              name);
     else
         reply_object(api, request, 200, object);
 }
 
 /* If-Match: "N" or *, If-None-Match: *. False: answered with 400. *present: a compare was asked for. */
-static gboolean precondition(LhHttpRequest *request, const char *key, LhCompare *out, gboolean *present)
+static gboolean precondition(LhHttpRequest *request, const char *key, LhCompare *out,
+                             gboolean *present)
 {
     const char *match = lh_http_header(request, "If-Match");
     const char *none = lh_http_header(request, "If-None-Match");
@@ -244,11 +249,13 @@ static gboolean precondition(LhHttpRequest *request, const char *key, LhCompare 
             return TRUE;
         }
     }
-    lh_http_reply_problem(request, 400, NULL, "If-Match must be an ETag or *, If-None-Match must be *");
+    lh_http_reply_problem(request, 400, NULL,
+                          "If-Match must be an ETag or *, If-None-Match must be *");
     return FALSE;
 }
 
-char *lh_api_desired_value(LhKind kind, const char *name, const char *body, gsize len, GError **error)
+char *lh_api_desired_value(LhKind kind, const char *name, const char *body, gsize len,
+                           GError **error)
 {
     g_autoptr(cJSON) json = lh_json_parse(body, len, LH_JSON_MAX_BYTES, error);
     g_autoptr(LhObject) object = NULL;
@@ -262,8 +269,9 @@ char *lh_api_desired_value(LhKind kind, const char *name, const char *body, gsiz
         return NULL;
     }
     if (!lh_kind_name_valid(kind, name)) {
-        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "metadata.name: \"%s\" is not a valid name of a %s",
-                    name, lh_kind_info(kind)->name);
+        g_set_error(error, LH_ERROR, LH_ERR_INVALID,
+                    "metadata.name: \"%s\" is not a valid name of a %s", name,
+                    lh_kind_info(kind)->name);
         return NULL;
     }
     cJSON_DeleteItemFromObjectCaseSensitive(json, "status");
@@ -300,8 +308,9 @@ static void write_free(Write *write)
 static void audit(const Write *write, const char *result, gint64 revision)
 {
     lh_log(LH_LOG_INFO, "audit", "verb", write->deleting ? "delete" : "put", "kind",
-           lh_kind_info(write->kind)->name, "name", write->name, "from", lh_http_peer(write->request),
-           "result", result, "revision", lh_fmt("%" G_GINT64_FORMAT, revision), NULL);
+           lh_kind_info(write->kind)->name, "name", write->name, "from",
+           lh_http_peer(write->request), "result", result, "revision",
+           lh_fmt("%" G_GINT64_FORMAT, revision), NULL);
 }
 
 static void on_written(const LhTxnReply *reply, const GError *error, gpointer data)
@@ -317,29 +326,29 @@ static void on_written(const LhTxnReply *reply, const GError *error, gpointer da
                               lh_kind_info(write->kind)->name, write->name);
     } else if (write->deleting) {
         audit(write, "deleted", reply->header.revision);
-        lh_http_reply_json(write->request, 200, g_strdup_printf("{\"deleted\":%s}",
-                           reply->ops[0].deleted > 0 ? "true" : "false"), NULL);
+        lh_http_reply_json(
+            write->request, 200,
+            g_strdup_printf("{\"deleted\":%s}", reply->ops[0].deleted > 0 ? "true" : "false"),
+            NULL);
     } else {
         const LhRangeReply *now = &reply->ops[1].range;
         audit(write, "written", reply->header.revision);
         g_autoptr(LhObject) object = lh_object_parse(
             write->kind, write->name, write->value, strlen(write->value),
             now->n_kvs == 1 ? now->kvs[0].create_rev : 0, reply->header.revision, 0);
-        reply_object(write->api, write->request,
-                     object->create_rev == object->mod_rev ? 201 : 200, object);
+        reply_object(write->api, write->request, object->create_rev == object->mod_rev ? 201 : 200,
+                     object);
     }
     write_free(write);
 }
 
-void lh_api_put_desired(LhApi *api, LhHttpRequest *request, LhKind kind, const char *name, char *value,
-                        const LhCompare *compare)
+void lh_api_put_desired(LhApi *api, LhHttpRequest *request, LhKind kind, const char *name,
+                        char *value, const LhCompare *compare)
 {
     g_autofree char *key = lh_api_etcd_key(api, kind, name);
     LhTxnOp ops[] = {lh_txn_put(key, value, 0), lh_txn_range(key)};
-    LhTxnRequest txn = {.compares = compare,
-                        .n_compares = compare == NULL ? 0 : 1,
-                        .success = ops,
-                        .n_success = 2};
+    LhTxnRequest txn = {
+        .compares = compare, .n_compares = compare == NULL ? 0 : 1, .success = ops, .n_success = 2};
     Write *write = g_new0(Write, 1);
 
     *write = (Write){api, request, kind, g_strdup(name), value, FALSE};
@@ -370,9 +379,9 @@ static void handle_put(LhApi *api, LhHttpRequest *request, LhKind kind, const ch
         lh_api_reply_invalid(request, error);
     } else if (wants_dry_run(request)) {
         const LhObject *present = lh_mirror_get(api->options.mirror, kind, name);
-        g_autoptr(LhObject) object =
-            lh_object_parse(kind, name, value, strlen(value), present == NULL ? 0 : present->create_rev,
-                            present == NULL ? 0 : present->mod_rev, 0);
+        g_autoptr(LhObject) object = lh_object_parse(kind, name, value, strlen(value),
+                                                     present == NULL ? 0 : present->create_rev,
+                                                     present == NULL ? 0 : present->mod_rev, 0);
         reply_object(api, request, 200, object);
         g_free(value);
     } else {
@@ -392,7 +401,8 @@ static void handle_delete(LhApi *api, LhHttpRequest *request, LhKind kind, const
     if (!precondition(request, key, &compare, &compared))
         return;
     if (lh_mirror_get(api->options.mirror, kind, name) == NULL) {
-        lh_http_reply_problem(request, 404, NULL, "%s %s does not exist", lh_kind_info(kind)->name, name);
+        lh_http_reply_problem(request, 404, NULL, "%s %s does not exist", lh_kind_info(kind)->name,
+                              name);
         return;
     }
     if (wants_dry_run(request)) {
@@ -413,7 +423,8 @@ static void handle(LhHttpRequest *request, gpointer data)
     LhApi *api = data;
     const char *rest = lh_http_rest(request), *slash = strchr(rest, '/');
     const char *method = lh_http_method(request);
-    g_autofree char *plural = slash == NULL ? g_strdup(rest) : g_strndup(rest, (gsize)(slash - rest));
+    g_autofree char *plural = slash == NULL ? g_strdup(rest)
+                                            : g_strndup(rest, (gsize)(slash - rest));
     gboolean reads = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
     LhKind kind = lh_kind_lookup(plural);
 
@@ -431,7 +442,8 @@ static void handle(LhHttpRequest *request, gpointer data)
     if (reads)
         handle_get(api, request, kind, slash + 1);
     else if (!lh_kind_is_desired(kind))
-        lh_http_reply_problem(request, 405, NULL, "a %s is not written by people", lh_kind_info(kind)->name);
+        lh_http_reply_problem(request, 405, NULL, "a %s is not written by people",
+                              lh_kind_info(kind)->name);
     else if (strcmp(method, "PUT") == 0)
         handle_put(api, request, kind, slash + 1);
     else

@@ -2,12 +2,12 @@
  * Objects as people see them: the envelope with defaults filled in and every controller's Status merged
  * for desired kinds, flat fields for the others; and label selectors. Must not change anything.
  */
-#include <string.h>
-
 #include "base/errors.h"
 #include "base/json.h"
 #include "etcd/lease.h"
 #include "http/api_internal.h"
+
+#include <string.h>
 
 /* What the person wrote wins; what was left out is added. */
 static void add_missing(cJSON *to, const cJSON *from)
@@ -57,10 +57,12 @@ static cJSON *merged_status(const LhApi *api, const LhObject *object)
     gint64 observed = 0;
 
     for (guint i = 0; controllers[i] != NULL; i++) {
-        g_autofree char *name = g_strconcat(lh_kind_info((LhKind)object->kind)->plural, "/", object->name,
-                                            "/", controllers[i]->name, NULL);
+        g_autofree char *name = g_strconcat(lh_kind_info((LhKind)object->kind)->plural, "/",
+                                            object->name, "/", controllers[i]->name, NULL);
         const LhObject *part = lh_mirror_get(api->options.mirror, LH_KIND_STATUS, name);
-        g_autoptr(cJSON) json = part != NULL && lh_object_known(part) ? printed(LH_KIND_STATUS, part) : NULL;
+        g_autoptr(cJSON) json = part != NULL && lh_object_known(part)
+                                    ? printed(LH_KIND_STATUS, part)
+                                    : NULL;
         if (json == NULL)
             continue;
         if (status == NULL) {
@@ -105,7 +107,8 @@ static void add_spec(cJSON *view, const LhObject *object)
 {
     gsize len = 0;
     const char *raw = lh_object_raw(object, &len);
-    g_autoptr(cJSON) written = raw == NULL ? NULL : lh_json_parse(raw, len, LH_JSON_MAX_BYTES, NULL);
+    g_autoptr(cJSON) written = raw == NULL ? NULL
+                                           : lh_json_parse(raw, len, LH_JSON_MAX_BYTES, NULL);
     cJSON *spec = written == NULL ? NULL : cJSON_DetachItemFromObjectCaseSensitive(written, "spec");
     g_autoptr(cJSON) complete = printed((LhKind)object->kind, object);
 
@@ -191,7 +194,8 @@ static Term parse_term(const char *text)
     const char *not_equal = strstr(text, "!="), *equal = strchr(text, '=');
 
     if (not_equal != NULL)
-        return (Term){g_strndup(text, (gsize)(not_equal - text)), g_strdup(not_equal + 2), NOT_EQUAL};
+        return (Term){g_strndup(text, (gsize)(not_equal - text)), g_strdup(not_equal + 2),
+                      NOT_EQUAL};
     if (equal != NULL)
         return (Term){g_strndup(text, (gsize)(equal - text)),
                       g_strdup(equal[1] == '=' ? equal + 2 : equal + 1), EQUAL};
@@ -218,7 +222,8 @@ LhSelector *lh_selector_parse(const char *text, GError **error)
             g_strstrip(term.value);
         g_array_append_val(selector->terms, term);
         if (term.key[0] == '\0') {
-            g_set_error(error, LH_ERROR, LH_ERR_INVALID, "labelSelector: \"%s\" names no key", parts[i]);
+            g_set_error(error, LH_ERROR, LH_ERR_INVALID, "labelSelector: \"%s\" names no key",
+                        parts[i]);
             lh_selector_free(selector);
             return NULL;
         }

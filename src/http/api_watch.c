@@ -3,11 +3,11 @@
  * applied, from which a client resumes after Last-Event-ID. All events of one revision but the last carry
  * the id of the revision before, so a stream that breaks in between repeats and never skips.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/json.h"
 #include "http/api_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 #define RING 20000
 
@@ -26,7 +26,7 @@ typedef struct {
 
 struct LhWatchHub {
     LhApi *api;
-    GQueue changes; /* Change, oldest first */
+    GQueue changes;   /* Change, oldest first */
     GPtrArray *batch; /* Change, of the revision being applied */
     gint64 revision;
     gint64 oldest; /* a client that has seen this revision can be resumed */
@@ -45,16 +45,16 @@ static void change_free(gpointer data)
 /* What @change is to @watch: an object to show, or one that is gone or no longer selected. */
 static const LhObject *as_put(const Watch *watch, const Change *change)
 {
-    return change->after != NULL && (LhKind)change->after->kind == watch->kind
-                   && lh_selector_match(watch->selector, change->after)
+    return change->after != NULL && (LhKind)change->after->kind == watch->kind &&
+                   lh_selector_match(watch->selector, change->after)
                ? change->after
                : NULL;
 }
 
 static const LhObject *as_delete(const Watch *watch, const Change *change)
 {
-    return change->before != NULL && (LhKind)change->before->kind == watch->kind
-                   && lh_selector_match(watch->selector, change->before)
+    return change->before != NULL && (LhKind)change->before->kind == watch->kind &&
+                   lh_selector_match(watch->selector, change->before)
                ? change->before
                : NULL;
 }
@@ -62,8 +62,8 @@ static const LhObject *as_delete(const Watch *watch, const Change *change)
 static void send_change(Watch *watch, const Change *change, gint64 id)
 {
     const LhObject *put = as_put(watch, change);
-    g_autofree char *text =
-        lh_view_text(watch->hub->api, put != NULL ? put : as_delete(watch, change));
+    g_autofree char *text = lh_view_text(watch->hub->api,
+                                         put != NULL ? put : as_delete(watch, change));
 
     lh_http_stream_send(watch->stream, id, put != NULL ? "PUT" : "DELETE", text);
 }
@@ -191,7 +191,8 @@ static void on_closed(gpointer data)
 /* From ?revision= or Last-Event-ID, the later of the two; -1: from now; -2: not a number. */
 static gint64 start_of(LhHttpRequest *request)
 {
-    const char *texts[] = {lh_http_query(request, "revision"), lh_http_header(request, "Last-Event-ID")};
+    const char *texts[] = {lh_http_query(request, "revision"),
+                           lh_http_header(request, "Last-Event-ID")};
     gint64 start = -1;
 
     for (guint i = 0; i < 2; i++) {

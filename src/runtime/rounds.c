@@ -19,8 +19,8 @@
     100                     /* for the mirror, when the revision in the way is outside the prefix */
 #define CONFLICTS_AT_ONCE 6 /* rounds in a row that only met conflicts, before backing off */
 #define CONFLICT_CAP_MS   1000
-#define LONGEST_SLEEP_MS 60000 /* then look again: the wall clock may have jumped */
-#define LONGEST_DEBOUNCE  2 /* times debounce, for a stream of changes that does not pause */
+#define LONGEST_SLEEP_MS  60000 /* then look again: the wall clock may have jumped */
+#define LONGEST_DEBOUNCE  2     /* times debounce, for a stream of changes that does not pause */
 
 static const guint8 allowed[] = {
     [LH_ROUND_IDLE] = 1 << LH_ROUND_EXECUTING | 1 << LH_ROUND_VOIDING,

@@ -3,17 +3,17 @@
  * and compared, byte for byte, with <name>.plan.json. LEASEHOLD_GOLDEN_UPDATE=1 writes the answers anew;
  * read the difference before it is kept.
  */
+#include "controllers/registry.h"
+#include "runtime/record.h"
+
+#include <glib.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#include <cmocka.h>
-#include <glib.h>
 #include <string.h>
 
-#include "controllers/registry.h"
-#include "runtime/record.h"
+#include <cmocka.h>
 
 static char *golden_dir(void)
 {
@@ -59,8 +59,9 @@ static void recorded_inputs_give_their_plans(void **state)
 
 static void a_line_that_is_not_an_input_is_named(void **state)
 {
-    static const char text[] = "{\"input\":\"leasehold/v1\",\"prefix\":\"/leasehold/\",\"revision\":7,\"now\":1}\n"
-                               "{\"key\":\"desired/services/x\",\"value\":3}\n";
+    static const char text[] =
+        "{\"input\":\"leasehold/v1\",\"prefix\":\"/leasehold/\",\"revision\":7,\"now\":1}\n"
+        "{\"key\":\"desired/services/x\",\"value\":3}\n";
     g_autoptr(GString) out = g_string_new(NULL);
     g_autoptr(GError) error = NULL;
 

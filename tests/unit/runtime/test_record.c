@@ -32,7 +32,7 @@ static void plan_all(const Index *index, const LhPlanContext *context, LhPlan *p
 
 static Lab *lab_with_strange_things(Manager **manager)
 {
-    static const char spaces[70000] = {[0 ... 69998] = ' '};
+    g_autofree char *spaces = g_strnfill(69999, ' ');
     g_autofree char *ones = g_strnfill(64 * 1024, '\x01');
     g_autofree char *late = g_strconcat("{\"service\":\"s\",\"startTime\":1,\"endTime\":2,\"size"
                                         "Bytes\":7,\"uri\":\"s3://bucket/x/\"}",
