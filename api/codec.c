@@ -126,7 +126,7 @@ gboolean lh_codec_scalar(const LhField *field, const cJSON *json, gint64 *out, c
     case LH_F_ARRAY:
         break;
     }
-    g_return_val_if_reached(FALSE);
+    g_assert_not_reached();
 }
 
 static char *format_scalar(const LhField *field, gint64 value)
@@ -467,7 +467,7 @@ static gboolean read_field(Reader *r, const LhField *field, guint32 base, const 
     case LH_F_ARRAY:
         return read_array(r, field, place, json, path);
     }
-    g_return_val_if_reached(FALSE);
+    g_assert_not_reached();
 }
 
 static gboolean read_absent(Reader *r, const LhField *field, guint32 base, const LhPath *path)

@@ -157,7 +157,7 @@ static gboolean part_valid(char shape, const char *part)
     case 'h':
         return is_hex(part, 64);
     default: /* a char, not an enum */
-        g_return_val_if_reached(FALSE);
+        g_assert_not_reached();
     }
 }
 

@@ -105,7 +105,7 @@ static gboolean is_default(const LhField *field, const char *data)
     case LH_F_STRUCT:
         return FALSE;
     }
-    g_return_val_if_reached(FALSE);
+    g_assert_not_reached();
 }
 
 static gboolean is_absent(const LhField *field, const char *data)
@@ -129,7 +129,7 @@ static gboolean is_absent(const LhField *field, const char *data)
     case LH_F_ARRAY:
         return FALSE;
     }
-    g_return_val_if_reached(FALSE);
+    g_assert_not_reached();
 }
 
 static gboolean is_left_out(const LhField *field, const char *data)
@@ -339,7 +339,7 @@ static gboolean same_field(const LhField *field, const char *a, const char *b)
     case LH_F_ARRAY:
         return same_array(field, get_array(field, a), get_array(field, b));
     }
-    g_return_val_if_reached(FALSE);
+    g_assert_not_reached();
 }
 
 static gboolean same_struct(const LhField *fields, const char *a, const char *b)

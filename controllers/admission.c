@@ -83,13 +83,11 @@ static void plan_subject(const LhFleet *fleet, const LhFleetSubject *subject,
         return;
     }
     invalid = lh_fleet_subject_invalid(fleet, subject);
-    if (accepted != NULL && !lh_object_known(&accepted->o))
-        lh_plan_note(plan, subject->kind, name, "accepted-unknown",
-                     "decided/accepted/%s does not parse (%s): mend or remove it", subject->key,
-                     accepted->o.error);
-    else if (invalid != NULL)
+    if (invalid != NULL)
         lh_plan_note(plan, subject->kind, name, "invalid", "%s%s", invalid,
-                     accepted == NULL ? "" : "; the last good one stays in force");
+                     accepted == NULL || !lh_object_known(&accepted->o)
+                         ? ""
+                         : "; the last good one stays in force");
     else if (lh_kind_is_desired(subject->kind) &&
              (accepted == NULL || accepted->revision != subject->desired->mod_rev))
         accept(fleet, subject, context, plan);

@@ -116,6 +116,8 @@ const LhSettings *lh_fleet_settings(const LhFleet *fleet, const char *controller
     const LhSettings *accepted = lh_accepted_spec(g_hash_table_lookup(fleet->settings, controller),
                                                   LH_KIND_SETTINGS);
 
+    if (accepted == NULL)
+        accepted = g_hash_table_lookup(fleet->held, controller);
     return accepted != NULL ? accepted : lh_settings_default(controller);
 }
 
@@ -138,6 +140,9 @@ char *lh_fleet_subject_invalid(const LhFleet *fleet, const LhFleetSubject *subje
 
     if (!lh_object_known(desired))
         return g_strdup(desired->error);
+    if (subject->accepted != NULL && !lh_object_known(subject->accepted))
+        return g_strdup_printf("decided/accepted/%s does not parse (%s): mend or remove it",
+                               subject->key, subject->accepted->error);
     if (subject->kind == LH_KIND_SEED && ((const LhSeed *)desired)->throttle != NULL) {
         g_autofree char *key = g_strconcat("throttles/", ((const LhSeed *)desired)->throttle, NULL);
         const LhFleetSubject *throttle = g_hash_table_lookup(fleet->subjects, key);
@@ -254,6 +259,21 @@ static void fold_policy(LhFleet *fleet, const char *name, const LhObject *accept
     lh_fleet_drop_host(fleet, host);
 }
 
+/* Unknown is not absent: a controller whose Settings in force do not parse does nothing, where the defaults
+ * might set going what somebody has paused. */
+static void fold_settings(LhFleet *fleet, const char *controller, const LhObject *accepted)
+{
+    const LhSettings *fallback = lh_settings_default(controller);
+
+    hold_in_table(fleet->settings, controller, accepted);
+    g_hash_table_remove(fleet->held, controller);
+    if (accepted != NULL && !lh_object_known(accepted) && fallback != NULL) {
+        LhSettings *held = g_memdup2(fallback, sizeof *fallback);
+        held->paused = TRUE;
+        g_hash_table_insert(fleet->held, g_strdup(controller), held);
+    }
+}
+
 static gboolean fold_accepted(LhFleet *fleet, const LhObject *before, const LhObject *after)
 {
     const LhObject *object = after != NULL ? after : before;
@@ -266,7 +286,7 @@ static gboolean fold_accepted(LhFleet *fleet, const LhObject *before, const LhOb
     if (kind == LH_KIND_SERVICE)
         fold_service(fleet, rest, after, TRUE);
     else if (kind == LH_KIND_SETTINGS)
-        hold_in_table(fleet->settings, rest, after);
+        fold_settings(fleet, rest, after);
     else if (kind == LH_KIND_CONFIRMATION)
         hold_in_table(fleet->confirmations, rest, after);
     else if (kind == LH_KIND_NODEPOLICY)
@@ -555,6 +575,7 @@ static gpointer fleet_new(void)
     for (guint i = 0; i < G_N_ELEMENTS(lists); i++)
         *lists[i] = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
                                           (GDestroyNotify)g_ptr_array_unref);
+    fleet->held = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     fleet->uri_parents = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     fleet->taken_uris = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     fleet->taken_parents = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
@@ -603,6 +624,7 @@ static void fleet_free(gpointer index)
     lh_fleet_trees_clear(fleet);
     free_records(fleet);
     g_hash_table_unref(fleet->settings);
+    g_hash_table_unref(fleet->held);
     g_hash_table_unref(fleet->confirmations);
     g_hash_table_unref(fleet->brakes);
     g_hash_table_unref(fleet->statuses);

@@ -132,6 +132,7 @@ typedef struct {
     GHashTable *hosts;         /* node name -> LhFleetHost */
     GHashTable *subjects;      /* "<plural>/<name>" -> LhFleetSubject */
     GHashTable *settings;      /* controller -> Accepted (reference) */
+    GHashTable *held;          /* controller -> LhSettings, paused: its Accepted does not parse */
     GHashTable *confirmations; /* controller -> Accepted (reference) */
     GHashTable *brakes;        /* controller -> Brake (reference) */
     GHashTable *statuses;      /* name -> Status (reference) */

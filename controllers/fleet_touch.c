@@ -330,10 +330,11 @@ static gboolean missing_differs(const LhFleet *fleet, const LhFleetSnapshot *sna
     const LhObject *status = lh_fleet_status(fleet, "snapshots", snapshot->name, "replica-creator");
     LhCondition condition = {.message = NULL};
     gboolean missing = lh_fleet_service_missing(snapshot, &condition);
-    g_autofree char *message = (char *)condition.message;
+    gboolean differs = lh_status_differs(status, missing ? snapshot->object->mod_rev : 0, &condition,
+                                         missing ? 1 : 0);
 
-    return lh_status_differs(status, missing ? snapshot->object->mod_rev : 0, &condition,
-                             missing ? 1 : 0);
+    g_free((char *)condition.message);
+    return differs;
 }
 
 static gboolean valid_differs(const LhFleet *fleet, const LhFleetSnapshot *snapshot)

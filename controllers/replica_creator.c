@@ -102,10 +102,10 @@ static void plan_missing(const LhFleet *fleet, const LhFleetSnapshot *snapshot,
                                               "replica-creator");
     LhCondition condition = {.message = NULL};
     gboolean missing = lh_fleet_service_missing(snapshot, &condition);
-    g_autofree char *message = (char *)condition.message;
 
     lh_plan_status(plan, present, name, missing ? snapshot->object->mod_rev : 0, &condition,
                    missing ? 1 : 0, context->now_ms);
+    g_free((char *)condition.message);
 }
 
 /* True when the budget is used up. */

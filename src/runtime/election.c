@@ -57,7 +57,9 @@ void lh_election_fence(const Runner *runner, LhCompare *out)
 
 gboolean lh_election_still_ours(Runner *runner, const LhRangeReply *leader)
 {
-    if (leader->n_kvs != 1 || leader->kvs[0].create_rev != runner->key_create)
+    /* A key that lost its lease leads nothing: another instance may lead already. */
+    if (leader->n_kvs != 1 || leader->kvs[0].create_rev != runner->key_create ||
+        leader->kvs[0].lease != lh_lease_id(runner->runtime->lease))
         return FALSE;
     runner->key_mod = leader->kvs[0].mod_rev;
     return TRUE;
@@ -318,9 +320,20 @@ static void send_void(Runner *runner)
 {
     LhRuntime *runtime = runner->runtime;
     g_autofree char *value = leader_value(runtime);
-    LhCompare compare = lh_compare_create(runner->leader_key, runner->key_create);
-    LhTxnOp put = lh_txn_put(runner->leader_key, value, lh_lease_id(runtime->lease));
-    LhTxnRequest request = {.compares = &compare, .n_compares = 1, .success = &put, .n_success = 1};
+    gint64 lease = lh_lease_id(runtime->lease);
+    /* The lease too: to bind the key again would make an old epoch lead beside a new one. */
+    LhCompare compares[] = {
+        lh_compare_create(runner->leader_key, runner->key_create),
+        {.key = runner->leader_key,
+         .target = LH_CMP_LEASE,
+         .result = LH_CMP_EQUAL,
+         .number = lease},
+    };
+    LhTxnOp put = lh_txn_put(runner->leader_key, value, lease);
+    LhTxnRequest request = {.compares = compares,
+                            .n_compares = G_N_ELEMENTS(compares),
+                            .success = &put,
+                            .n_success = 1};
 
     runner->void_call = lh_etcd_txn(runtime->etcd, &request, on_void, runner);
 }

@@ -53,6 +53,7 @@ static const char *keep(LhPlan *plan, const char *text)
     return g_string_chunk_insert(plan->strings, text);
 }
 
+G_GNUC_PRINTF(2, 0)
 static const char *keep_vformat(LhPlan *plan, const char *format, va_list args)
 {
     g_autofree char *text = g_strdup_vprintf(format, args);

@@ -351,12 +351,25 @@ static gboolean leads_all(World *world, gpointer data)
     return cJSON_GetArraySize(json_at(cluster->json, "instances.0.leads")) >= 5;
 }
 
+static gboolean has_two_nodes(World *world, gpointer data)
+{
+    return lh_mirror_count(world->mirror, LH_KIND_NODE) == 2;
+}
+
+static gboolean shows_two_nodes(World *world, gpointer data)
+{
+    g_autoptr(Reply) cluster = http(data, "GET", "/v1/cluster", NULL);
+    return json_at(cluster->json, "counts.nodes")->valueint == 2;
+}
+
 static void the_cluster_is_shown(void **state)
 {
     World *world = *state;
     Proc *manager = manager_ready(world, "manager");
     agents_start(world, 2);
     world_poll(world, leads_all, manager, "the only instance leads every controller");
+    world_wait(world, has_two_nodes, NULL, "both nodes are registered");
+    world_poll(world, shows_two_nodes, manager, "the manager has heard of both");
     g_autoptr(Reply) cluster = http(manager, "GET", "/v1/cluster", NULL);
     reply_must(cluster, 200);
     assert_int_equal(cJSON_GetArraySize(json_at(cluster->json, "instances")), 1);

@@ -48,12 +48,14 @@ typedef struct {
     X(resets, "connections reset")                    \
     X(streams_closed, "watch streams cut")            \
     X(compactions, "compactions")                     \
+    X(lists_spoiled, "lists spoiled")                 \
     X(elections, "etcd leader changes")               \
     X(freezes, "etcd frozen")                         \
     X(etcd_restarts, "etcd restarts")                 \
     X(nospace, "etcd out of space")                   \
     X(clock_jumps, "clock jumps")                     \
     X(revocations, "leases revoked by hand")          \
+    X(unregistered, "nodes unregistered by hand")     \
     X(leader_moves, "leaders moved")                  \
     X(expiries, "lease expiries")                     \
     X(requests_lost, "requests lost")                 \
@@ -114,7 +116,8 @@ typedef struct SimProcess {
     guint starts; /* … and this is which process on it */
     char *client; /* "node-3#2" */
     SimState state;
-    gint64 wall_offset_ms; /* of the machine's clock */
+    gint64 wall_offset_ms;  /* of the machine's clock */
+    gint64 clock_jumped_ms; /* world time, when it last jumped */
     LhEnv *env;
     LhEtcd *etcd;
     /* managers */
@@ -123,6 +126,7 @@ typedef struct SimProcess {
     LhRuntime *runtime;
     gint64 mirror_rev;
     guint64 applied;
+    guint mirrored; /* objects in the mirror at mirror_rev */
     /* agents */
     const char *set, *zone;
     gint64 capacity_bytes, capacity_items;
@@ -226,10 +230,13 @@ extern const SimInvariants sim_invariants_fence;
 extern const SimInvariants sim_invariants_placement;
 extern const SimInvariants sim_invariants_retention;
 extern const SimInvariants sim_invariants_protocol;
+extern const SimInvariants sim_invariants_admission;
+extern const SimInvariants sim_invariants_health;
 
 void sim_check_commit(const FakeCommit *commit, gpointer sim);
 /* sim_invariants_mirror.c: called by the process's mirror listener, and from time to time. */
 void sim_check_mirror_applied(SimProcess *process, gint64 revision);
+void sim_check_mirror_still(SimProcess *process); /* it has not changed but by going on */
 void sim_check_mirror_regressed(SimProcess *process, gint64 from, gint64 to);
 void sim_check_fold(SimProcess *process);
 
@@ -295,6 +302,7 @@ guint64 sim_below(Sim *sim, guint64 n);
 gint64 sim_between(Sim *sim, gint64 low, gint64 high); /* both included */
 gboolean sim_chance(Sim *sim, guint percent);
 void sim_run_ms(Sim *sim, gint64 ms);
+gint64 sim_agent_capacity(Sim *sim);
 
 /* sim_trace.c */
 void sim_trace(Sim *sim, const char *format, ...) G_GNUC_PRINTF(2, 3);

@@ -7,10 +7,8 @@
 #include <string.h>
 
 static const SimInvariants *const groups[] = {
-    &sim_invariants_fence,
-    &sim_invariants_placement,
-    &sim_invariants_retention,
-    &sim_invariants_protocol,
+    &sim_invariants_fence,    &sim_invariants_placement, &sim_invariants_retention,
+    &sim_invariants_protocol, &sim_invariants_admission, &sim_invariants_health,
 };
 
 static SimChange type_change(Sim *sim, const FakeCommit *commit, gsize i)

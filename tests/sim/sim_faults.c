@@ -159,6 +159,29 @@ static void compact(Sim *sim)
         sim->counters.compactions++;
 }
 
+static void cut_off(Sim *sim, SimProcess *process, const char *client, gint64 number)
+{
+    (void)number;
+    if (sim->calm || process->state == SIM_DOWN || strcmp(process->client, client) != 0)
+        return;
+    sim_trace(sim, "cut %s off while it lists", client);
+    fake_etcd_client_cut(process->etcd, FAKE_CUT_BOTH);
+    sim_later(sim, sim_between(sim, 1000, 50000), end_cut, process, client, 0);
+}
+
+/* A manager must list again, and then cannot. */
+static void spoil_list(Sim *sim)
+{
+    SimProcess *process = any_up(sim, TRUE, FALSE);
+    if (process == NULL)
+        return;
+    sim->counters.lists_spoiled++;
+    fake_etcd_client_close_streams(process->etcd);
+    sim_put(sim, "nowhere/compacted", "x", 0);
+    fake_etcd_compact(sim->server, fake_etcd_revision(sim->server));
+    sim_later(sim, sim_between(sim, 50, 200), cut_off, process, process->client, 0);
+}
+
 static void elect(Sim *sim)
 {
     gint64 ms = sim_between(sim, 50, 7000);
@@ -227,6 +250,7 @@ static void jump_clock(Sim *sim)
 {
     SimProcess *process = sim_any_process(sim, TRUE, TRUE);
     process->wall_offset_ms = sim_between(sim, -SIM_CLOCK_MS, SIM_CLOCK_MS);
+    process->clock_jumped_ms = sim_now(sim);
     sim->counters.clock_jumps++;
     sim_trace(sim, "clock of %s is off by %" G_GINT64_FORMAT " ms", process->name,
               process->wall_offset_ms);
@@ -257,6 +281,17 @@ static void revoke_lease(Sim *sim)
     fake_etcd_revoke(sim->server, object->lease);
 }
 
+/* The node must notice, and come back under another id. */
+static void unregister(Sim *sim)
+{
+    const LhObject *node = any_object(sim, LH_KIND_NODE, "");
+    if (node == NULL)
+        return;
+    g_autofree char *key = lh_key(LH_KIND_NODE, node->name);
+    sim->counters.unregistered++;
+    sim_delete(sim, key);
+}
+
 /* `leasehold leaders move`: all keys that are older than the chosen one go. */
 static void move_leader(Sim *sim)
 {
@@ -278,6 +313,13 @@ static void move_leader(Sim *sim)
         sim_delete(sim, older->pdata[i]);
 }
 
+static void look(Sim *sim)
+{
+    for (guint i = 0; i < sim->options.managers; i++)
+        if (sim->processes[i].state != SIM_DOWN)
+            sim_check_mirror_still(&sim->processes[i]);
+}
+
 static void examine(Sim *sim)
 {
     SimProcess *process = sim_any_process(sim, TRUE, FALSE);
@@ -294,13 +336,16 @@ const SimActivity sim_faults[] = {
     {"reset", 50000, 0, reset},
     {"close streams", 30000, 0, close_streams},
     {"compact", 15000, 0, compact},
+    {"spoil a list", 100000, 0, spoil_list},
     {"etcd election", 70000, 0, elect},
     {"etcd frozen", 150000, 0, freeze},
     {"etcd restart", 180000, 0, stop_etcd},
     {"etcd full", 200000, 0, fill},
     {"clock jump", 40000, 0, jump_clock},
     {"revoke", 120000, 0, revoke_lease},
+    {"unregister", 200000, 0, unregister},
     {"move a leader", 90000, 0, move_leader},
+    {"look", 700, 1, look},
     {"examine", 20000, 1, examine},
     {NULL, 0, 0, NULL},
 };

@@ -72,6 +72,21 @@ static void compare_mirror(SimProcess *process)
         sim_fail(sim, GROUP, "%s counts other keys of no kind than etcd has", process->client);
 }
 
+static guint objects_in(const LhMirror *mirror)
+{
+    guint n = lh_mirror_invalid(mirror, LH_N_KINDS);
+    for (guint kind = 0; kind < LH_N_KINDS; kind++)
+        n += lh_mirror_count(mirror, (LhKind)kind);
+    return n;
+}
+
+void sim_check_mirror_still(SimProcess *process)
+{
+    if (process->applied > 0 && objects_in(process->mirror) != process->mirrored)
+        sim_fail(process->sim, GROUP, "%s shows %u objects, and at the same revision %u before",
+                 process->client, objects_in(process->mirror), process->mirrored);
+}
+
 void sim_check_mirror_applied(SimProcess *process, gint64 revision)
 {
     Sim *sim = process->sim;
@@ -82,6 +97,7 @@ void sim_check_mirror_applied(SimProcess *process, gint64 revision)
     if (revision > fake_etcd_revision(sim->server))
         sim_fail(sim, GROUP, "%s is ahead of etcd", process->client);
     process->mirror_rev = revision;
+    process->mirrored = objects_in(process->mirror);
     if (process->applied++ == 0 || sim_below(sim, ONE_IN) == 0)
         compare_mirror(process);
 }

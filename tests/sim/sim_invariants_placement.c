@@ -97,20 +97,24 @@ static Used check_all(Sim *sim, const char *host)
 
 /* ---- a new load ---- */
 
+static gboolean beyond(const LhNode *node, Used used)
+{
+    gint64 room = node->capacity_bytes - node->capacity_bytes / 100 * SIM_RESERVE;
+    gint64 slots = node->capacity_items - node->capacity_items * SIM_RESERVE / 100;
+    return used.bytes > room || (node->capacity_items > 0 && used.items > slots);
+}
+
 static void check_room(Sim *sim, const char *name, const Place *place, gint64 bytes)
 {
     const LhNode *node = newest_node(sim, place->host);
     Used used = check_all(sim, place->host);
-    if (node == NULL)
-        return;
-    gint64 room = node->capacity_bytes - node->capacity_bytes / 100 * SIM_RESERVE;
-    gint64 slots = node->capacity_items - node->capacity_items * SIM_RESERVE / 100;
-    if (used.bytes > room || (node->capacity_items > 0 && used.items > slots))
+    if (node != NULL && beyond(node, used))
         sim_fail(sim, GROUP,
                  "%s of %" G_GINT64_FORMAT " bytes: then %s holds %" G_GINT64_FORMAT
                  " of %" G_GINT64_FORMAT " bytes, %" G_GINT64_FORMAT " of %" G_GINT64_FORMAT
                  " items",
-                 name, bytes, place->host, used.bytes, room, used.items, slots);
+                 name, bytes, place->host, used.bytes, node->capacity_bytes, used.items,
+                 node->capacity_items);
 }
 
 static void check_what(Sim *sim, const SimChange *change, const Place *place)
@@ -136,15 +140,16 @@ static void check_what(Sim *sim, const SimChange *change, const Place *place)
                  ((const LhNode *)node)->set, replica->set);
 }
 
-/* The place of the same item that the same commit gives up, on the same node name. */
-static gboolean moves_back(const SimCommit *commit, const Place *place)
+/* The commit's other half of a move between two ids of one node name. */
+static gboolean moves(const SimCommit *commit, const Place *place, gboolean away)
 {
     for (guint i = 0; i < commit->n; i++) {
         const SimChange *change = &commit->changes[i];
-        g_auto(Place) old = {0};
-        if (change->kind == LH_KIND_ASSIGNMENT && change->event->is_delete &&
-            place_of(change->name, &old) && strcmp(old.item, place->item) == 0)
-            return strcmp(old.host, place->host) == 0;
+        g_auto(Place) other = {0};
+        if (change->kind == LH_KIND_ASSIGNMENT && change->event->is_delete == away &&
+            place_of(change->name, &other) && strcmp(other.item, place->item) == 0 &&
+            strcmp(other.host, place->host) == 0)
+            return TRUE;
     }
     return FALSE;
 }
@@ -159,9 +164,11 @@ static void check_load(Sim *sim, const SimCommit *commit, const SimChange *chang
     }
     sim->counters.loads++;
     check_what(sim, change, &place);
-    check_room(sim, change->name, &place, load->size_bytes);
-    if (moves_back(commit, &place))
-        sim->counters.moved_back++;
+    if (moves(commit, &place, TRUE))
+        sim->counters
+            .moved_back++; /* it was counted there before, even if the node is smaller now */
+    else
+        check_room(sim, change->name, &place, load->size_bytes);
     const gint64 *since = g_hash_table_lookup(sim->model.cordoned_ms, place.host);
     if (since != NULL && sim_now(sim) - *since > CORDON_MS && !commit->commit->late)
         sim_fail(sim, GROUP, "%s: its node has been cordoned for %" G_GINT64_FORMAT " ms",
@@ -179,14 +186,26 @@ static gboolean answered(const Sim *sim, const SimChange *change)
             item->state == LH_ITEM_DONE);
 }
 
-/* A wanted item waits failureGrace for its node's return. */
+/* Its registration may be gone again by now, but not its size. */
+static gboolean came_back_smaller(Sim *sim, const char *host)
+{
+    const LhNode *back = newest_node(sim, host);
+    const SimProcess *process = sim_process_of_node(sim, host);
+    Used used = check_all(sim, host);
+    return (back != NULL && beyond(back, used)) ||
+           (process != NULL && used.bytes > process->capacity_bytes / 100 * (100 - SIM_RESERVE));
+}
+
+/* A wanted item waits failureGrace for its node's return, unless it came back with less room. */
 static void check_grace(Sim *sim, const SimCommit *commit, const SimChange *change,
                         const Place *place)
 {
     const gint64 *gone = g_hash_table_lookup(sim->model.gone_ms, place->node);
     const LhObject *replica = sim_get(sim, LH_KIND_REPLICA, place->item);
     SimWant want = sim_want(sim, place->item, replica, sim_wall(sim) + SIM_CLOCK_MS, NULL);
-    if (gone == NULL || want != SIM_WANTED || moves_back(commit, place) ||
+    if (came_back_smaller(sim, place->host))
+        return;
+    if (gone == NULL || want != SIM_WANTED || moves(commit, place, FALSE) ||
         ((const LhAssignment *)change->before)->action != LH_ACTION_LOAD)
         return;
     if (sim_now(sim) - *gone < SIM_GRACE_MS - 2 * SIM_CLOCK_MS)

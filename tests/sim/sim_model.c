@@ -47,11 +47,13 @@ const LhObject *sim_get(const Sim *sim, LhKind kind, const char *name)
 
 /* ---- what a commit means beyond the objects ---- */
 
-static void note_node(Sim *sim, const SimChange *change)
+static void note_node(Sim *sim, const SimCommit *commit, const SimChange *change)
 {
     const char *id = strchr(change->name, '/');
     if (id == NULL)
         return;
+    if (change->after == NULL && commit->commit->cause == FAKE_BY_OPERATOR)
+        g_hash_table_remove(sim->model.ids, id + 1); /* perhaps before its node knew of it */
     if (change->after == NULL) {
         g_hash_table_replace(sim->model.gone_ms, g_strdup(id + 1), boxed(sim_now(sim)));
     } else {
@@ -90,7 +92,7 @@ void sim_model_apply(Sim *sim, const SimCommit *commit)
         if (change->kind == LH_N_KINDS)
             continue;
         if (change->kind == LH_KIND_NODE)
-            note_node(sim, change);
+            note_node(sim, commit, change);
         else if (change->kind == LH_KIND_ACCEPTED)
             note_cordon(sim, change);
         else if (change->kind == LH_KIND_ASSIGNMENT)

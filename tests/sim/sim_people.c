@@ -161,15 +161,15 @@ static void put_snapshot(Sim *sim, const char *name, const char *uri, gboolean l
     gint64 end = sim_wall(sim) - sim_between(sim, 0, 20000);
     g_autofree char *end_text = lh_time_format(end);
     g_autofree char *start_text = lh_time_format(end - 3600000);
-    g_autofree char *rest = live ? g_strdup("\"live\":true")
-                                 : g_strdup_printf(
-                                       "\"endTime\":\"%s\",\"sizeBytes\":%" G_GINT64_FORMAT,
-                                       end_text, sim_between(sim, 5, 120) * SIM_MIB);
+    g_autoptr(GString) rest = g_string_new(live ? "\"live\":true" : NULL);
+    if (!live || sim_chance(sim, 50)) /* a live one need not say */
+        g_string_append_printf(rest, "%s\"endTime\":\"%s\",\"sizeBytes\":%" G_GINT64_FORMAT,
+                               live ? "," : "", end_text, sim_between(sim, 5, 120) * SIM_MIB);
     g_autofree char *service = service_name((guint)(name[1] - '0'));
     g_autofree char *value = g_strdup_printf(
         "{\"service\":\"%s\",\"partition\":\"p\",\"startTime\":\"%s\",\"maxOffset\""
         ":7,\"uri\":\"%s\",%s}",
-        service, start_text, uri, rest);
+        service, start_text, uri, rest->str);
     sim_put(sim, key, value, 0);
 }
 
@@ -257,7 +257,10 @@ static void mend(Sim *sim, SimProcess *process, const char *key, gint64 number)
     gboolean lease_lives = was->lease == 0 || fake_etcd_lease_exists(sim->server, was->lease);
     if (untouched) {
         sim->counters.mended++;
-        if (was->value != NULL && lease_lives)
+        /* A leader key that lost its lease has lost its place: to bind it again would be a lie. */
+        if (g_str_has_prefix(key, "leaders/") && kv->lease != was->lease)
+            sim_delete(sim, key);
+        else if (was->value != NULL && lease_lives)
             sim_put(sim, key, was->value, was->lease);
         else
             sim_delete(sim, key);

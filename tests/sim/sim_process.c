@@ -115,11 +115,25 @@ static void free_parts(SimProcess *process)
     process->state = SIM_DOWN;
 }
 
+/* A node may come back larger, smaller, or in another set. */
+static void change_agent(SimProcess *process)
+{
+    Sim *sim = process->sim;
+    if (sim->calm || process->is_manager)
+        return;
+    if (sim_chance(sim, 8))
+        process->capacity_bytes = sim_agent_capacity(sim);
+    if (sim_chance(sim, 4))
+        process->set = sim_chance(sim, 60) ? "default" : "extra";
+}
+
 static void start_again(Sim *sim, SimProcess *process, const char *text, gint64 number)
 {
     (void)sim;
     (void)text;
     (void)number;
+    if (process->state == SIM_DOWN)
+        change_agent(process);
     sim_process_start(process);
 }
 

@@ -141,14 +141,14 @@ static void activity_free(gpointer data)
     g_free(activity);
 }
 
-static void start_activities(Sim *sim, const SimActivity *table)
+static void start_activities(Sim *sim, const SimActivity *table, gboolean faults)
 {
     for (; table->name != NULL; table++) {
         if (!table->always && !sim_chance(sim, 75))
             continue;
         Activity *activity = g_new0(Activity, 1);
         *activity = (Activity){sim, table, NULL, table->mean_ms};
-        if (table >= sim_faults && table->always == 0)
+        if (faults && table->always == 0)
             activity->mean_ms = table->mean_ms * 100 / MAX(sim->intensity, 25);
         g_ptr_array_add(sim->activities, activity);
         schedule(activity);
@@ -156,6 +156,11 @@ static void start_activities(Sim *sim, const SimActivity *table)
 }
 
 /* ---- the world ---- */
+
+gint64 sim_agent_capacity(Sim *sim)
+{
+    return sim_between(sim, MIB_PER_AGENT / 2, MIB_PER_AGENT) * SIM_MIB;
+}
 
 static void add_process(Sim *sim, gboolean is_manager, guint slot)
 {
@@ -168,7 +173,7 @@ static void add_process(Sim *sim, gboolean is_manager, guint slot)
         return;
     process->set = slot % 5 == 4 ? "extra" : "default";
     process->zone = slot % 2 == 0 ? "zone-a" : "zone-b";
-    process->capacity_bytes = sim_between(sim, MIB_PER_AGENT / 2, MIB_PER_AGENT) * SIM_MIB;
+    process->capacity_bytes = sim_agent_capacity(sim);
     process->capacity_items = ITEMS;
     process->disk = sim_disk_new();
 }
@@ -180,7 +185,7 @@ static void start_world(Sim *sim)
         .lag_permille = sim_chance(sim, 40) ? 60 : 0,
         .auto_compact_revisions = sim_chance(sim, 40) ? sim_between(sim, 20, 400) : 0,
     };
-    static const guint intensities[] = {0, 40, 100, 100, 150, 300};
+    static const guint intensities[] = {0, 40, 100, 100, 150, 300, 500};
     sim->intensity = intensities[sim_below(sim, G_N_ELEMENTS(intensities))];
     sim->director = sim_machine_new(sim->world, "director");
     sim->server_env = sim_machine_new(sim->world, "etcd");
@@ -195,8 +200,8 @@ static void start_world(Sim *sim)
     sim_people_begin(sim);
     for (guint i = 0; i < sim->n_processes; i++)
         sim_process_start(&sim->processes[i]);
-    start_activities(sim, sim_people);
-    start_activities(sim, sim_faults);
+    start_activities(sim, sim_people, FALSE);
+    start_activities(sim, sim_faults, TRUE);
 }
 
 /* No more faults: what is broken is mended at once. */

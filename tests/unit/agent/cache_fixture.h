@@ -273,7 +273,7 @@ static inline void expect_failed(Fixture *f, const char *item, const char *why)
 
 static inline gint64 copied(Fixture *f)
 {
-    g_autofree char *text = lh_metrics_text(f->metrics);
+    g_free(lh_metrics_text(f->metrics)); /* collects */
     return (gint64)lh_metrics_get(f->metrics, "agent_copied_bytes_total", NULL);
 }
 
