@@ -326,6 +326,38 @@ static void a_snapshot_that_does_not_parse_says_so(void **state)
     assert_int_equal(g_hash_table_size(fleet(world)->snapshots), 0);
 }
 
+static void a_copy_in_force_that_does_not_parse_pauses_its_controller(void **state)
+{
+    g_autoptr(World) world = world_new();
+
+    (void)state;
+    put_settings(world, "cache-evictor", "{\"paused\":false}");
+    run(world, "admission");
+    assert_false(lh_fleet_settings(fleet(world), "cache-evictor")->paused);
+    put(world, "decided/accepted/settings/cache-evictor", "junk");
+    assert_true(lh_fleet_settings(fleet(world), "cache-evictor")->paused);
+    run(world, "admission");
+    assert_valid(world, "settings/cache-evictor", LH_CONDITION_FALSE, NULL);
+    assert_non_null(look(world, "decided/accepted/settings/cache-evictor"));
+    fail_over(world);
+    assert_true(lh_fleet_settings(fleet(world), "cache-evictor")->paused);
+    del(world, "decided/accepted/settings/cache-evictor");
+    assert_false(lh_fleet_settings(fleet(world), "cache-evictor")->paused);
+}
+
+static void a_bad_recovery_task_says_so_until_it_is_mended(void **state)
+{
+    g_autoptr(World) world = world_new();
+
+    (void)state;
+    put(world, "published/recoverytasks/t", "{\"partition\":\"p\",\"startOffset\":-5}");
+    run(world, "admission");
+    assert_valid(world, "recoverytasks/t", LH_CONDITION_FALSE, NULL);
+    del(world, "published/recoverytasks/t");
+    run(world, "admission");
+    assert_int_equal(count_below(world, ""), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -345,6 +377,8 @@ int main(void)
         cmocka_unit_test(of_two_that_overlap_the_older_is_valid),
         cmocka_unit_test(names_and_uris_of_deletions_are_not_used_again),
         cmocka_unit_test(a_snapshot_that_does_not_parse_says_so),
+        cmocka_unit_test(a_copy_in_force_that_does_not_parse_pauses_its_controller),
+        cmocka_unit_test(a_bad_recovery_task_says_so_until_it_is_mended),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
