@@ -230,7 +230,9 @@ void lh_election_update(Runner *runner)
         return;
     }
     runner->key_create = mine->create_rev;
-    runner->key_mod = MAX(runner->key_mod, mine->mod_rev);
+    /* Not adopted from a key that lost its lease, so that the fence itself refuses what follows. */
+    if (mine->lease == lh_lease_id(runtime->lease))
+        runner->key_mod = MAX(runner->key_mod, mine->mod_rev);
     lh_mirror_foreach(runtime->mirror, LH_KIND_LEADER, find_oldest, &oldest);
     if (oldest.oldest != mine->create_rev) {
         if (!(runner->leads && runtime->options.fault_no_leader_watch))

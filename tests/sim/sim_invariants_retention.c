@@ -11,7 +11,7 @@
 #define GROUP       "retention"
 #define WINDOW_MS   (9 * 60 * 1000) /* the brake's own is longer */
 #define LATELY_MS   20000
-#define BRAKE_SLACK 6 /* a reservation that was used may count again while its end is not said */
+#define BRAKE_SLACK 2 /* a reservation that was used may count again while its end is not said */
 #define LEDGER      "decided/status/settings/cache-evictor/cache-evictor"
 
 /* TRUE when it may go now. */

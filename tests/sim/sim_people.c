@@ -390,7 +390,7 @@ const SimActivity sim_people[] = {
     {"edit badly", 50000, 0, edit_badly},
     {"delete a service", 150000, 0, delete_service},
     {"retire", 60000, 0, retire},
-    {"junk", 18000, 0, scatter_junk},
+    {"junk", 9000, 0, scatter_junk},
     {"cordon", 90000, 0, cordon},
     {"attend", 15000, 1, attend},
     {NULL, 0, 0, NULL},

@@ -192,7 +192,6 @@ static void a_lost_answer_to_the_registration_is_found_out(void **state)
         start_agent(f, "cache");
         while (f->spy->created < 3)
             sim_world_step(f->world);
-        g_autofree char *id = g_strdup(leaf(f->spy->first_watch_key));
         lh_agent_free(f->agent);
         f->agent = NULL;
         fixture_free(f);

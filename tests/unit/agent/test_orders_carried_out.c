@@ -261,8 +261,8 @@ static void what_is_not_understood_changes_nothing(void **state)
                                "{}",
                                "{\"action\":\"explode\",\"since\":1}",
                                "[1]",
-                               "{\"action\":\"prepare\",\"since\":1,\"controller\":\"c\","
-                               "\"epoch\":1,\"rule\":\"r\",\"reason\":\"x\"}"};
+                               ("{\"action\":\"prepare\",\"since\":1,\"controller\":\"c\","
+                                "\"epoch\":1,\"rule\":\"r\",\"reason\":\"x\"}")};
     g_autofree char *key = key_of(f, "decided/assignments", "a");
     g_autofree char *new_key = key_of(f, "decided/assignments", "b");
     for (gsize i = 0; i < G_N_ELEMENTS(bad); i++) {

@@ -160,7 +160,7 @@ static void files_stay_below_the_uri(void **state)
     for (guint i = 0; i < G_N_ELEMENTS(good); i++) {
         g_autofree char *json = g_strdup_printf(
             "{" FIELDS "," URI ",\"sha256\":{\"%s\":\"" HEX64 "\"}}", good[i]);
-        g_autoptr(LhObject) object = parse_known(LH_KIND_SNAPSHOT, json);
+        lh_object_unref(parse_known(LH_KIND_SNAPSHOT, json));
     }
 }
 
