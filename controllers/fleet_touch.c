@@ -330,8 +330,8 @@ static gboolean missing_differs(const LhFleet *fleet, const LhFleetSnapshot *sna
     const LhObject *status = lh_fleet_status(fleet, "snapshots", snapshot->name, "replica-creator");
     LhCondition condition = {.message = NULL};
     gboolean missing = lh_fleet_service_missing(snapshot, &condition);
-    gboolean differs = lh_status_differs(status, missing ? snapshot->object->mod_rev : 0, &condition,
-                                         missing ? 1 : 0);
+    gboolean differs = lh_status_differs(status, missing ? snapshot->object->mod_rev : 0,
+                                         &condition, missing ? 1 : 0);
 
     g_free((char *)condition.message);
     return differs;

@@ -219,7 +219,7 @@ static void note_oldest(const LhKv *kv, gpointer data)
 {
     gint64 *oldest = data;
 
-    if (*oldest == 0 || kv->create_rev < *oldest)
+    if (kv->lease != 0 && (*oldest == 0 || kv->create_rev < *oldest))
         *oldest = kv->create_rev;
 }
 

@@ -145,6 +145,33 @@ static void a_deleted_leader_key_is_stepped_down_from(void **state)
     lab_free(lab);
 }
 
+/* A key that somebody wrote over without its lease never goes away: it is left behind, by its owner too. */
+static void a_leader_key_written_over_is_left_behind(void **state)
+{
+    Lab *lab = lab_of_three(15);
+    Manager *first = leader(lab);
+    g_autofree char *key = leader_key(first);
+
+    publish(lab, 0, 50);
+    pass(lab, 1000);
+    fake_etcd_put(lab->server, key, "{}", 0);
+    pass(lab, 1000);
+    assert_ptr_not_equal(leader(lab), first);
+    assert_int_equal(n_leaders(lab), 1);
+    publish(lab, 50, 50);
+    wait_for(lab, quiet, 10000);
+    /* All others go: it leads again, under another lease. */
+    for (guint i = 0; i < lab->n; i++)
+        if (&lab->managers[i] != first)
+            manager_drop(&lab->managers[i]);
+    pass(lab, 10000);
+    assert_ptr_equal(leader(lab), first);
+    assert_true(fake_etcd_get(lab->server, key, 0) != NULL);
+    publish(lab, 100, 10);
+    wait_for(lab, quiet, 10000);
+    lab_free(lab);
+}
+
 /* etcd says that the key is gone before the watch does: the mirror is not believed. */
 static void a_refused_write_is_believed(void **state)
 {
@@ -412,6 +439,7 @@ int main(void)
         cmocka_unit_test(a_crash_hands_over_by_expiry),
         cmocka_unit_test(the_first_plan_waits_for_the_mirror),
         cmocka_unit_test(a_deleted_leader_key_is_stepped_down_from),
+        cmocka_unit_test(a_leader_key_written_over_is_left_behind),
         cmocka_unit_test(a_refused_write_is_believed),
         cmocka_unit_test(a_revoked_lease_is_replaced),
         cmocka_unit_test(in_doubt_it_is_silent_and_then_goes_on),
