@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -29,6 +30,17 @@ gboolean lh_relative_path_valid(const char *path)
     }
 }
 
+/* A symbolic link where a directory must be says ENOTDIR here and ELOOP to openat2: the same word for both. */
+static int link_errno(int dirfd, const char *component, int error)
+{
+    struct stat status;
+
+    if (error == ENOTDIR && fstatat(dirfd, component, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+        S_ISLNK(status.st_mode))
+        return ELOOP;
+    return error;
+}
+
 static int open_by_component(int dirfd, const char *path, int flags)
 {
     int at = dirfd;
@@ -38,7 +50,7 @@ static int open_by_component(int dirfd, const char *path, int flags)
         g_autofree char *component = g_strndup(path, n);
         int fd = openat(at, component,
                         last ? flags : O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        int saved = errno;
+        int saved = fd < 0 ? link_errno(at, component, errno) : 0;
         if (at != dirfd)
             close(at);
         errno = saved;

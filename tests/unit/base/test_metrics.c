@@ -251,7 +251,7 @@ static void process_metrics_are_plausible(void **state)
     double expected = 0;
     for (int i = 0; i < 4096; i++)
         expected += fcntl(i, F_GETFD) >= 0;
-    assert_true(open_fds == expected);
+    assert_true(open_fds >= expected); /* valgrind holds some that a program cannot see */
     int fd = dup(STDERR_FILENO);
     assert_true(fd >= 0);
     assert_true(process_value(m, "process_open_fds") == open_fds + 1);
