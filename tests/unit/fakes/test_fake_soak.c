@@ -1,3 +1,4 @@
+/* suite: slow */
 /*
  * tests/fakes/fake_etcd under random work and random faults: the history obeys etcd's rules, the
  * store is what the history says, mirrors that follow with list.h and watcher.h end up equal to

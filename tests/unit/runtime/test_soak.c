@@ -1,3 +1,4 @@
+/* suite: slow */
 /* links: fakes */
 /*
  * The runtime when everything happens at once: three instances, all faults of the network, pauses, cuts,
