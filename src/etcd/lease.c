@@ -75,10 +75,13 @@ static void on_next(gpointer data);
 static void retry_later(LhLease *lease, const GError *error, const char *what, gint64 cap_ms)
 {
     gint64 delay_ms = lh_backoff_ms(lease->env, lease->attempt, BACKOFF_FIRST_MS, cap_ms);
+    /* Said once, then at every sixteenth attempt: an outage must not fill the log. */
+    if (lease->attempt % 16 == 0)
+        lh_log(LH_LOG_WARNING, what, "lease",
+               lh_fmt("%016" G_GINT64_MODIFIER "x", (guint64)lease->id), "state",
+               states[lease->state].name, "error", error->message, "next",
+               lh_fmt("asks again in %" G_GINT64_FORMAT " ms", delay_ms), NULL);
     lease->attempt++;
-    lh_log(LH_LOG_WARNING, what, "lease", lh_fmt("%016" G_GINT64_MODIFIER "x", (guint64)lease->id),
-           "state", states[lease->state].name, "error", error->message, "next",
-           lh_fmt("asks again in %" G_GINT64_FORMAT " ms", delay_ms), NULL);
     lease->next = lh_timer_in(lease->env, delay_ms, on_next, lease);
 }
 

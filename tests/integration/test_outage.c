@@ -72,6 +72,12 @@ static gboolean agrees(World *world, gpointer data)
     return listed == keys->len;
 }
 
+/* This test's own watch is open again, so its writes get through too, and what its mirror shows is new. */
+static gboolean hears_again(World *world, gpointer data)
+{
+    return lh_mirror_synced(world->mirror) && lh_mirror_staleness_ms(world->mirror) < 1000;
+}
+
 static gboolean time_is_up(World *world, gpointer data)
 {
     return lh_mono_ms(world->env) >= *(gint64 *)data;
@@ -101,6 +107,7 @@ static void items_stay_live_through_an_outage(void **state)
     reply_must(ready, 503);
 
     assert_true(etcd_process_restart(world->etcd, &error));
+    world_poll(world, hears_again, NULL, "etcd is heard again");
     world_wait_live(world, NULL, SNAPSHOTS);
     must_serve(urls);
     snapshot_publish(world, "later", "x", world->now_ms, 1, 4000);
@@ -137,6 +144,7 @@ static void a_compaction_under_the_watch_is_survived(void **state)
     assert_true(etcd_process_compact(world->etcd, world_revision(world), &error));
     etcd_process_stop(world->etcd);
     assert_true(etcd_process_restart(world->etcd, &error));
+    world_poll(world, hears_again, NULL, "etcd is heard again");
     kill(proc_pid(manager), SIGCONT);
     world_poll(world, relisted, manager, "it lists again");
     world_wait_live(world, NULL, SNAPSHOTS - 1);
