@@ -42,6 +42,7 @@ struct LhLease {
     gint64 deadline_ms;
     gint64 sent_ms; /* of the request in flight, or of the last one */
     guint attempt;
+    int said; /* code of the error that was logged last in this row of failures */
     LhCallId call;
     LhTimer *next;  /* the next request; L_REVOKING without a lease: the report */
     LhTimer *doubt; /* at the deadline; late is not set back, it looks again when it fires */
@@ -75,12 +76,13 @@ static void on_next(gpointer data);
 static void retry_later(LhLease *lease, const GError *error, const char *what, gint64 cap_ms)
 {
     gint64 delay_ms = lh_backoff_ms(lease->env, lease->attempt, BACKOFF_FIRST_MS, cap_ms);
-    /* Said once, then at every sixteenth attempt: an outage must not fill the log. */
-    if (lease->attempt % 16 == 0)
+    /* Each kind of error once, and then at every sixteenth attempt: an outage must not fill the log. */
+    if (lease->attempt % 16 == 0 || error->code != lease->said)
         lh_log(LH_LOG_WARNING, what, "lease",
                lh_fmt("%016" G_GINT64_MODIFIER "x", (guint64)lease->id), "state",
                states[lease->state].name, "error", error->message, "next",
                lh_fmt("asks again in %" G_GINT64_FORMAT " ms", delay_ms), NULL);
+    lease->said = error->code;
     lease->attempt++;
     lease->next = lh_timer_in(lease->env, delay_ms, on_next, lease);
 }
