@@ -20,6 +20,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -291,6 +292,19 @@ static gboolean on_signal(gpointer data)
 
 /* ---- the demonstration ---- */
 
+/* Each line cut to the terminal's width: one that wraps would spoil the count of lines to go back. */
+static void print_cut(const char *table)
+{
+    g_auto(GStrv) lines = g_strsplit(table, "\n", -1);
+    struct winsize size = {.ws_col = 0};
+    int width;
+
+    ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
+    width = size.ws_col > 1 ? size.ws_col - 1 : 200;
+    for (guint i = 0; lines[i] != NULL && lines[i + 1] != NULL; i++)
+        printf("%.*s\n", width, lines[i]);
+}
+
 static void show(Dev *dev)
 {
     guint live, all;
@@ -302,7 +316,7 @@ static void show(Dev *dev)
         if (dev->lines > 0)
             printf("\033[%uA\033[J", dev->lines);
         dev->lines = all + 1;
-        fputs(table, stdout);
+        print_cut(table);
     } else if (live != dev->last_live) {
         printf("%u of %u snapshots live\n", live, all);
     }
