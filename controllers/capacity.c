@@ -152,13 +152,3 @@ GArray *lh_capacity_rows(const LhFleet *fleet, gint64 now_ms)
     g_array_sort(result, by_set);
     return result;
 }
-
-LhSetCapacity *lh_capacity_find(GArray *rows, const char *set)
-{
-    for (guint i = 0; i < rows->len; i++) {
-        LhSetCapacity *row = &g_array_index(rows, LhSetCapacity, i);
-        if (strcmp(row->set, set) == 0)
-            return row;
-    }
-    return NULL;
-}

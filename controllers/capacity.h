@@ -22,7 +22,6 @@ gint64 lh_capacity_add(gint64 a, gint64 b);
 
 /* One row for each set that has nodes or replicas, sorted by name; free with g_array_unref. */
 GArray *lh_capacity_rows(const LhFleet *fleet, gint64 now_ms);
-LhSetCapacity *lh_capacity_find(GArray *rows, const char *set);
 
 /* A placement of all hosts as they stand. Borrows from @fleet. */
 LhPlacement *lh_capacity_placement(const LhFleet *fleet);

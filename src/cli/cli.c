@@ -18,7 +18,7 @@
 static const LhCliCommand commands[] = {
     {"dev", "[--data-dir D] [--agents N] [--demo]",
      "an etcd, a manager and agents in one terminal", NULL, 0, 0, NULL, NULL},
-    {"manager", "[--config F]", "a manager: controllers, API, console", NULL, 0, 0, NULL, NULL},
+    {"manager", "[--config F]", "a manager: controllers and API", NULL, 0, 0, NULL, NULL},
     {"agent", "--pool P --name N", "a node: takes orders and does the work", NULL, 0, 0, NULL,
      NULL},
     {"apply", "-f FILE", "create or update objects", "filename,dry-run,prune,selector", 0, 0,
