@@ -52,7 +52,7 @@ static void get_file(LhHttpRequest *request, gpointer data)
 
 void lh_agent_http_routes(LhHttpServer *server, LhAgentHttp *http)
 {
-    lh_http_server_route(server, "GET", "/get_health_status", get_health, http);
-    lh_http_server_route(server, "GET", "/metrics", get_metrics, http);
-    lh_http_server_route(server, "GET", LH_FILES_PATH "*", get_file, http);
+    lh_http_server_route(server, "GET", "/get_health_status", LH_ROLE_VIEWER, get_health, http);
+    lh_http_server_route(server, "GET", "/metrics", LH_ROLE_VIEWER, get_metrics, http);
+    lh_http_server_route(server, "GET", LH_FILES_PATH "*", LH_ROLE_VIEWER, get_file, http);
 }

@@ -242,7 +242,8 @@ static gboolean start_work(Program *p, GError **error)
         g_prefix_error(error, "%s: ", lh_config_source(c, "etcd.endpoints"));
         return FALSE;
     }
-    p->objects = lh_objectstore_new(p->env, lh_config_list(c, "objectStore.roots"), error);
+    const LhObjectStoreOptions objects = {.roots = lh_config_list(c, "objectStore.roots")};
+    p->objects = lh_objectstore_new(p->env, &objects, error);
     if (p->objects == NULL)
         return FALSE;
     p->hooks = lh_hooks_new(p->env);

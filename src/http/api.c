@@ -229,10 +229,10 @@ LhApi *lh_api_new(LhHttpServer *server, const LhApiOptions *options)
     api->options = *options;
     api->server = server;
     api->hub = lh_hub_new(api);
-    lh_http_server_route(server, "GET", "/healthz", handle_healthz, api);
-    lh_http_server_route(server, "GET", "/readyz", handle_readyz, api);
-    lh_http_server_route(server, "GET", "/metrics", handle_metrics, api);
-    lh_http_server_route(server, "GET", "/v1/cluster", handle_cluster, api);
+    lh_http_server_route(server, "GET", "/healthz", LH_ROLE_ANYONE, handle_healthz, api);
+    lh_http_server_route(server, "GET", "/readyz", LH_ROLE_ANYONE, handle_readyz, api);
+    lh_http_server_route(server, "GET", "/metrics", LH_ROLE_VIEWER, handle_metrics, api);
+    lh_http_server_route(server, "GET", "/v1/cluster", LH_ROLE_VIEWER, handle_cluster, api);
     lh_api_actions_routes(api);
     lh_api_objects_routes(api);
     return api;

@@ -353,5 +353,6 @@ void lh_api_actions_routes(LhApi *api)
     };
 
     for (guint i = 0; i < G_N_ELEMENTS(rows); i++)
-        lh_http_server_route(api->server, rows[i].method, rows[i].path, rows[i].handler, api);
+        lh_http_server_route(api->server, rows[i].method, rows[i].path, LH_ROLE_OPERATOR,
+                             rows[i].handler, api);
 }

@@ -455,5 +455,5 @@ void lh_api_objects_routes(LhApi *api)
     static const char *const methods[] = {"GET", "PUT", "DELETE"};
 
     for (guint i = 0; i < G_N_ELEMENTS(methods); i++)
-        lh_http_server_route(api->server, methods[i], "/v1/*", handle, api);
+        lh_http_server_route(api->server, methods[i], "/v1/*", LH_ROLE_VIEWER, handle, api);
 }

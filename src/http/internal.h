@@ -24,6 +24,7 @@
 typedef struct {
     char *method, *path;
     gboolean below; /* path ended in "*", which is cut off */
+    LhRole role;
     LhHttpHandler handler;
     gpointer data;
 } LhHttpRoute;

@@ -481,13 +481,14 @@ const char *lh_http_server_address(const LhHttpServer *server)
     return server->address;
 }
 
-void lh_http_server_route(LhHttpServer *server, const char *method, const char *path,
+void lh_http_server_route(LhHttpServer *server, const char *method, const char *path, LhRole role,
                           LhHttpHandler handler, gpointer data)
 {
     LhHttpRoute *route = g_new0(LhHttpRoute, 1);
     route->below = g_str_has_suffix(path, "/*");
     route->method = g_strdup(method);
     route->path = g_strndup(path, strlen(path) - (route->below ? 1 : 0));
+    route->role = role;
     route->handler = handler;
     route->data = data;
     g_ptr_array_add(server->routes, route);

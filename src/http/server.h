@@ -16,7 +16,9 @@
  */
 #pragma once
 
+#include "base/config.h"
 #include "base/env.h"
+#include "http/auth.h"
 
 #include <cjson/cJSON.h>
 #include <glib.h>
@@ -28,28 +30,46 @@ typedef struct LhHttpStream LhHttpStream; /* server-sent events */
 typedef void (*LhHttpHandler)(LhHttpRequest *request, gpointer data);
 
 typedef struct {
-    const char *listen;    /* "127.0.0.1:8083", "[::1]:0"; port 0: any */
-    gboolean insecure;     /* permits a non-loopback address without TLS and authentication */
-    gsize max_body;        /* 0: 1 MiB */
-    guint max_connections; /* 0: 1,024; further ones wait in the backlog */
-    guint max_per_ip;      /* 0: half of max_connections; further ones are closed */
+    const char *listen;      /* "127.0.0.1:8083", "[::1]:0"; port 0: any */
+    gboolean insecure;       /* permits a non-loopback address without TLS and authentication */
+    const char *cert, *key;  /* PEM files: serve TLS; both or none */
+    const char *client_ca;   /* PEM file: certificates of clients that it has signed are accepted */
+    const char *tokens_file; /* auth.h; NULL: no tokens */
+    gsize max_body;          /* 0: 1 MiB */
+    guint max_connections;   /* 0: 1,024; further ones wait in the backlog */
+    guint max_per_ip;        /* 0: half of max_connections; further ones are closed */
 } LhHttpOptions;
 
-/* Addresses are numeric, or "localhost". Sets SIGPIPE to be ignored if it has its default action.
- * Errors: LH_ERR_INVALID (address; not loopback and not @insecure), LH_ERR_IO (cannot listen). */
+/* The options in @config (listen, insecure, tls.*, auth.*; borrowed from it). Errors: LH_ERR_INVALID
+ * with the setting's source. */
+gboolean lh_http_options_read(const LhConfig *config, LhHttpOptions *out, GError **error);
+
+/* The files are read anew when they change, within 10 s: new connections get the new certificate, and
+ * every request is checked against the tokens and the authority as they are; what cannot be read or
+ * parsed then is logged, and the last good one stays. Addresses are numeric, or "localhost". Sets SIGPIPE to be ignored if it has its default action.
+ * Errors: LH_ERR_INVALID (address; not loopback and neither @insecure nor TLS with client_ca or tokens;
+ * a file), LH_ERR_IO (cannot listen). */
 LhHttpServer *lh_http_server_new(LhEnv *env, GMainContext *context, const LhHttpOptions *options,
                                  GError **error);
 /* Closes streams and connections (calling @closed and @gone); not from a handler. Accepts NULL. */
 void lh_http_server_free(LhHttpServer *server);
 /* "127.0.0.1:41234"; lives as long as the server. */
 const char *lh_http_server_address(const LhHttpServer *server);
+/* "http" or "https". */
+const char *lh_http_server_scheme(const LhHttpServer *server);
 
 /* @path: exact ("/healthz"), or ending in "/" + "*" for everything below. First match in order
  * added wins; no path: 404, path with another method: 405 with Allow. On loopback without
  * authentication Host and Origin are checked (403); elsewhere an Origin must be that of Host. PUT,
  * POST and PATCH, and a DELETE with a body, need Content-Type: application/json (415) (CONTRACT.md
- * section 3). */
-void lh_http_server_route(LhHttpServer *server, const char *method, const char *path,
+ * section 3).
+ *
+ * @role: what a client must be, when there is authentication (client_ca or tokens_file): 401 without
+ * credentials or with wrong ones, 403 with too low a role. Without authentication everybody is admin.
+ * Every request with a method other than GET and HEAD leaves one line in the log when it is answered
+ * (or refused, or its client has gone): audit who=… role=… from=… method=… path=… status=…, never a
+ * query or a body. */
+void lh_http_server_route(LhHttpServer *server, const char *method, const char *path, LhRole role,
                           LhHttpHandler handler, gpointer data);
 
 const char *lh_http_method(const LhHttpRequest *request);
@@ -61,6 +81,8 @@ const char *lh_http_query(const LhHttpRequest *request, const char *name);  /* N
 const char *lh_http_header(const LhHttpRequest *request, const char *name); /* NULL: absent */
 const char *lh_http_body(const LhHttpRequest *request, gsize *len);         /* NUL-terminated */
 const char *lh_http_peer(const LhHttpRequest *request);                     /* "127.0.0.1:50123" */
+const char *lh_http_who(
+    const LhHttpRequest *request); /* name of token or certificate; "anonymous" */
 /* @gone: the client went away before the reply. Not called after the reply. */
 void lh_http_set_gone(LhHttpRequest *request, void (*gone)(gpointer data), gpointer data);
 

@@ -102,9 +102,10 @@ gboolean lh_store_uri_permitted(const char *uri, const char *const *roots, GErro
     return TRUE;
 }
 
-LhObjectStore *lh_objectstore_new(LhEnv *env G_GNUC_UNUSED, const char *const *roots,
+LhObjectStore *lh_objectstore_new(LhEnv *env G_GNUC_UNUSED, const LhObjectStoreOptions *options,
                                   GError **error)
 {
+    const char *const *roots = options->roots;
     g_autoptr(GPtrArray) normal = g_ptr_array_new_with_free_func(g_free);
     for (gsize i = 0; roots != NULL && roots[i] != NULL; i++) {
         char *root = g_str_has_suffix(roots[i], "/") ? g_strdup(roots[i])

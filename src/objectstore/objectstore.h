@@ -1,5 +1,6 @@
 /*
- * Where snapshots' data lies: one interface; backends file:// (objectstore_file.c), s3:// (later).
+ * Where snapshots' data lies: one interface; backends file:// (objectstore_file.c) and s3://
+ * (objectstore_s3.c).
  *
  * Loop thread: calls and callbacks; a callback never runs inside the call, exactly once, and never
  * after lh_store_cancel. Blocking work is done on worker threads behind it. A store serves only
@@ -9,6 +10,7 @@
  */
 #pragma once
 
+#include "base/config.h"
 #include "base/env.h"
 
 #include <glib.h>
@@ -59,9 +61,30 @@ LhStoreOp lh_store_fetch(LhObjectStore *store, const char *uri, const char *name
 void lh_store_cancel(LhObjectStore *store, LhStoreOp *op);
 void lh_store_free(LhObjectStore *store); /* cancels everything; accepts NULL */
 
-/* @roots: NULL-ended uris; "file:///srv/data/" gives access to what lies strictly below it (the
- * root's own path may lead through links). NULL or empty: file:// nothing. The callbacks come on
- * the thread's default main context. Errors: LH_ERR_INVALID for a root that is not one. */
-LhObjectStore *lh_objectstore_new(LhEnv *env, const char *const *roots, GError **error);
+/* All strings are copied by who takes the options. */
+typedef struct {
+    /* NULL-ended uris; "file:///srv/data/" and "s3://bucket/key/" give access to what lies strictly
+     * below (the root's own path on disk may lead through links). NULL or empty: file:// nothing,
+     * s3:// everything that the credentials permit. */
+    const char *const *roots;
+    const char *endpoint; /* "https://s3.example:9000"; NULL: AWS_ENDPOINT_URL, else Amazon's */
+    const char *region;   /* NULL: AWS_REGION, AWS_DEFAULT_REGION, else us-east-1 */
+    /* "auto": https://bucket.host/key where the host is Amazon's, else https://host/bucket/key;
+     * "virtual", "path": always. NULL: auto. */
+    const char *addressing;
+    /* Files, read anew before they are used (at most once in 10 s). NULL: AWS_ACCESS_KEY_ID,
+     * AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN; else the profile AWS_PROFILE of
+     * AWS_SHARED_CREDENTIALS_FILE (~/.aws/credentials); else requests are not signed. */
+    const char *access_key_file, *secret_key_file;
+    const char *cacert; /* PEM file; NULL: AWS_CA_BUNDLE, else the system's */
+} LhObjectStoreOptions;
+
+/* The options in @config (objectStore.*; borrowed from it). Errors: LH_ERR_INVALID with the setting's
+ * source. */
+gboolean lh_objectstore_options_read(const LhConfig *config, LhObjectStoreOptions *out,
+                                     GError **error);
+/* The callbacks come on the thread's default main context. Errors: LH_ERR_INVALID for a root or an
+ * endpoint that is not one, or one half of the credentials. */
+LhObjectStore *lh_objectstore_new(LhEnv *env, const LhObjectStoreOptions *options, GError **error);
 /* True when @uri lies strictly below one of @roots. */
 gboolean lh_store_uri_below(const char *uri, const char *const *roots);

@@ -114,7 +114,7 @@ static inline int setup(void **state)
     f->server = fake_etcd_new(f->env, NULL);
     f->etcd = fake_etcd_connect(f->server, f->env, "agent");
     const char *const roots[] = {f->root, NULL};
-    f->objects = lh_objectstore_new(f->env, roots, NULL);
+    f->objects = lh_objectstore_new(f->env, &(LhObjectStoreOptions){.roots = roots}, NULL);
     f->hooks = lh_hooks_new(f->env);
     f->answers = g_ptr_array_new_with_free_func(g_free);
     g_autofree char *data = g_build_filename(f->dir, "data", NULL);

@@ -97,7 +97,7 @@ static int setup(void **state)
     g_autofree char *root = g_strdup_printf("file://%s/source/", f->dir);
     g_autofree char *data = g_build_filename(f->dir, "data", NULL);
     const char *const roots[] = {root, NULL};
-    f->objects = lh_objectstore_new(f->env, roots, NULL);
+    f->objects = lh_objectstore_new(f->env, &(LhObjectStoreOptions){.roots = roots}, NULL);
     f->hooks = lh_hooks_new(f->env);
     const LhHttpOptions http_options = {.listen = "127.0.0.1:0"};
     f->http_server = lh_http_server_new(f->env, NULL, &http_options, NULL);

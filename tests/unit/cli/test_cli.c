@@ -260,7 +260,7 @@ static int setup(void **state)
     assert_null(error);
     static const char *const methods[] = {"GET", "PUT", "DELETE", "POST"};
     for (guint i = 0; i < G_N_ELEMENTS(methods); i++) {
-        lh_http_server_route(world->server, methods[i], "/v1/*", handle, world);
+        lh_http_server_route(world->server, methods[i], "/v1/*", LH_ROLE_VIEWER, handle, world);
     }
     world->url = g_strconcat("http://", lh_http_server_address(world->server), NULL);
     world->thread = g_thread_new("server", serve, world);

@@ -217,7 +217,8 @@ static int setup_with(void **state, const LhHttpOptions *options)
         {"GET", "/events", handle_events},
     };
     for (guint i = 0; i < G_N_ELEMENTS(routes); i++) {
-        lh_http_server_route(f->server, routes[i].method, routes[i].path, routes[i].handler, f);
+        lh_http_server_route(f->server, routes[i].method, routes[i].path, LH_ROLE_VIEWER,
+                             routes[i].handler, f);
     }
     *state = f;
     return 0;

@@ -47,7 +47,7 @@ static void a_full_disk_is_told_apart(void **state)
     assert_true(g_file_set_contents(file, data, 1024 * 1024, NULL));
 
     LhEnv *env = lh_env_glib_new(NULL);
-    LhObjectStore *store = lh_objectstore_new(env, roots, NULL);
+    LhObjectStore *store = lh_objectstore_new(env, &(LhObjectStoreOptions){.roots = roots}, NULL);
     Answer answer = {0};
     lh_store_fetch(store, uri, "x", to, NULL, on_fetch, &answer);
     gint64 deadline = g_get_monotonic_time() + 20 * G_USEC_PER_SEC;

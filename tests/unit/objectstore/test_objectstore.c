@@ -66,7 +66,7 @@ static int setup(void **state)
     write_file(f, "out/keep", "", 0);
     g_autofree char *root = uri_of(f, "");
     const char *const roots[] = {root, NULL};
-    f->store = lh_objectstore_new(f->env, roots, NULL);
+    f->store = lh_objectstore_new(f->env, &(LhObjectStoreOptions){.roots = roots}, NULL);
     assert_non_null(f->store);
     *state = f;
     return 0;
@@ -229,7 +229,7 @@ static void without_roots_nothing(void **state)
 {
     Fixture *f = *state;
     lh_store_free(f->store);
-    f->store = lh_objectstore_new(f->env, NULL, NULL);
+    f->store = lh_objectstore_new(f->env, &(LhObjectStoreOptions){0}, NULL);
     g_autofree char *uri = uri_of(f, "s/");
     list(f, uri);
     assert_error(f, LH_ERR_FORBIDDEN);
@@ -243,7 +243,7 @@ static void bad_roots_are_refused(void **state)
     for (gsize i = 0; i < G_N_ELEMENTS(bad); i++) {
         g_autoptr(GError) error = NULL;
         const char *const roots[] = {bad[i], NULL};
-        assert_null(lh_objectstore_new(f->env, roots, &error));
+        assert_null(lh_objectstore_new(f->env, &(LhObjectStoreOptions){.roots = roots}, &error));
         assert_true(g_error_matches(error, LH_ERROR, LH_ERR_INVALID));
     }
 }
@@ -254,7 +254,7 @@ static void a_root_needs_no_slash(void **state)
     g_autofree char *root = g_strconcat("file://", f->dir, "/store", NULL);
     const char *const roots[] = {"s3://bucket", root, NULL};
     lh_store_free(f->store);
-    f->store = lh_objectstore_new(f->env, roots, NULL);
+    f->store = lh_objectstore_new(f->env, &(LhObjectStoreOptions){.roots = roots}, NULL);
     g_autofree char *uri = uri_of(f, "s/");
     list(f, uri);
     assert_null(f->error);
