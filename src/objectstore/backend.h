@@ -32,7 +32,6 @@ typedef struct LhStoreTask LhStoreTask;
 typedef struct {
     const char *uri, *root;     /* @root: the one that @uri lies below; NULL: there are none */
     const char *name, *to_path; /* of a fetch */
-    gint64 clock_offset_ms;     /* the env's wall clock less the machine's */
     guint32 seed;               /* for a generator of the worker's own */
 } LhStoreJob;
 

@@ -215,7 +215,6 @@ static LhStoreOp task_start(LhStoreTask *task)
         .root = lh_store_root_of(task->uri, (const char *const *)store->roots),
         .name = task->name,
         .to_path = task->to_path,
-        .clock_offset_ms = lh_wall_ms(store->env) - g_get_real_time() / 1000,
         .seed = (guint32)lh_random(store->env),
     };
     g_hash_table_insert(store->tasks, &task->id, task);

@@ -322,17 +322,18 @@ static gboolean has_ended(const Fetch *f)
 static gboolean run(Fetch *f)
 {
     new_part(f, &f->parts[0], 0, f->part_bytes);
-    while (!has_ended(f)) {
+    for (;;) {
         gboolean more = FALSE;
         if (!start_parts(f) || !follow(f, &more))
             return FALSE;
+        if (has_ended(f))
+            return TRUE;
         LhS3Exchange *ended = lh_s3_session_run(f->session, more ? 0 : next_start_us(f));
         if (lh_task_cancelled(f->task))
             return fail(f, LH_ERR_CANCELLED, "cancelled");
         if (ended != NULL && !part_ended(ended->data))
             return FALSE;
     }
-    return TRUE;
 }
 
 char *lh_s3_fetch(LhS3Client *client, LhStoreTask *task, GError **error)

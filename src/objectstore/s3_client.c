@@ -1,9 +1,9 @@
 /*
  * libcurl: sessions, signed requests, heads of answers.
  *
- * libcurl signs with CURLOPT_AWS_SIGV4, but leaves to us: x-amz-content-sha256 on every request, a
- * canonical url (s3_url.c), and the date, which is the env's. Credentials go to libcurl as options,
- * never into an url, where an error could repeat them.
+ * libcurl signs with CURLOPT_AWS_SIGV4, but leaves to us x-amz-content-sha256 on every request, and
+ * a canonical url (s3_url.c). An X-Amz-Date of ours would be sent beside its own, and refused.
+ * Credentials go to libcurl as options, never into an url, where an error could repeat them.
  */
 #include "objectstore/s3_client.h"
 
@@ -293,20 +293,13 @@ static gboolean sign(LhS3Exchange *e, GError **error)
     e->signed_s = 0;
     if (identity.access_key == NULL)
         return TRUE;
-    gint64 offset_ms = lh_task_job(e->session->task)->clock_offset_ms;
-    time_t now = (time_t)((g_get_real_time() / 1000 + offset_ms) / 1000);
-    struct tm utc;
-    char date[32];
-    gmtime_r(&now, &utc);
-    strftime(date, sizeof(date), "%Y%m%dT%H%M%SZ", &utc);
-    add_header(e, "X-Amz-Date: %s", date);
     add_header(e, "X-Amz-Content-Sha256: %s", EMPTY_SHA256);
     if (identity.session_token != NULL)
         add_header(e, "X-Amz-Security-Token: %s", identity.session_token);
     curl_easy_setopt(e->curl, CURLOPT_AWS_SIGV4, client->signing);
     curl_easy_setopt(e->curl, CURLOPT_USERNAME, identity.access_key);
     curl_easy_setopt(e->curl, CURLOPT_PASSWORD, identity.secret_key);
-    e->signed_s = (gint64)now;
+    e->signed_s = g_get_real_time() / G_USEC_PER_SEC; /* libcurl dates by the same clock */
     g_free(e->access_key);
     e->access_key = g_steal_pointer(&identity.access_key);
     return TRUE;

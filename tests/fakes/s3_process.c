@@ -8,11 +8,13 @@
 #include "base/errors.h"
 #include "etcd_process.h"
 
+#include <arpa/inet.h>
 #include <curl/curl.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -56,6 +58,8 @@ static void write_storage_config(const S3Process *s3, int which)
         "[pipeline:main]\n"
         "pipeline = %s-server\n"
         "[app:%s-server]\n"
+        "conn_timeout = 30\n"
+        "node_timeout = 60\n"
         "use = egg:swift#%s\n%s",
         s3->dir, s3->ports[which], g_get_user_name(), s3->dir, names[which], names[which],
         names[which], which == OBJECT ? "[object-replicator]\n" : "");
@@ -77,6 +81,12 @@ static void write_proxy_config(const S3Process *s3)
         "[app:proxy-server]\n"
         "use = egg:swift#proxy\n"
         "account_autocreate = true\n"
+        /* A machine that is busy is no reason to think a server dead. */
+        "conn_timeout = 30\n"
+        "node_timeout = 60\n"
+        "recoverable_node_timeout = 60\n"
+        "client_timeout = 60\n"
+        "error_suppression_limit = 1000000\n"
         "[filter:catch_errors]\n"
         "use = egg:swift#catch_errors\n"
         "[filter:cache]\n"
@@ -279,12 +289,26 @@ static glong request(S3Process *s3, const char *method, const char *bucket, cons
 
 /* ---- the whole ---- */
 
-/* Until an account could be made: then proxy, account server and memcached work. */
+static gboolean all_listen(const S3Process *s3)
+{
+    gboolean all = TRUE;
+    for (int which = 0; all && which < N_SERVERS; which++) {
+        struct sockaddr_in address = {.sin_family = AF_INET,
+                                      .sin_port = htons(s3->ports[which]),
+                                      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        all = connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0;
+        close(fd);
+    }
+    return all;
+}
+
+/* Until an object could be written: then all five work. */
 static gboolean wait_until_ready(S3Process *s3, GError **error)
 {
     gint64 deadline = g_get_monotonic_time() + READY_MS * 1000;
     for (;;) {
-        if (log_in(s3) && request(s3, "PUT", "ready", NULL, "", 0) / 100 == 2 &&
+        if (all_listen(s3) && log_in(s3) && request(s3, "PUT", "ready", NULL, "", 0) / 100 == 2 &&
             request(s3, "PUT", "ready", "x", "x", 1) == 201)
             return TRUE;
         for (int which = 0; which < N_SERVERS; which++) {
