@@ -312,7 +312,6 @@ int main(void)
         return 1;
     }
     s3_process_make_bucket(swift, "data");
-    cmocka_set_test_filter(g_getenv("ONLY"));
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     s3_process_free(swift);
     return failed;
