@@ -104,10 +104,19 @@ gboolean lh_local_file_digest_to(LhLocalFile *file, gint64 end, GError **error)
     return TRUE;
 }
 
-char *lh_local_file_finish(LhLocalFile *file, GError **error)
+static char *hex_of(EVP_MD_CTX *md)
 {
     guint8 digest[EVP_MAX_MD_SIZE];
     guint n = 0;
+    EVP_DigestFinal_ex(md, digest, &n);
+    GString *hex = g_string_sized_new(2 * (gsize)n);
+    for (guint i = 0; i < n; i++)
+        g_string_append_printf(hex, "%02x", digest[i]);
+    return g_string_free(hex, FALSE);
+}
+
+char *lh_local_file_finish(LhLocalFile *file, GError **error)
+{
     if (fsync(file->fd) != 0) {
         lh_store_set_errno(error, errno, file->path, "", "syncing");
         return NULL;
@@ -118,12 +127,8 @@ char *lh_local_file_finish(LhLocalFile *file, GError **error)
         lh_store_set_errno(error, errno, file->path, "", "closing");
         return NULL;
     }
-    EVP_DigestFinal_ex(file->digest, digest, &n);
-    GString *hex = g_string_sized_new(2 * (gsize)n);
-    for (guint i = 0; i < n; i++)
-        g_string_append_printf(hex, "%02x", digest[i]);
     file->finished = TRUE;
-    return g_string_free(hex, FALSE);
+    return hex_of(file->digest);
 }
 
 void lh_local_file_free(LhLocalFile *file)
@@ -138,4 +143,26 @@ void lh_local_file_free(LhLocalFile *file)
     g_free(file->buffer);
     g_free(file->path);
     g_free(file);
+}
+
+char *lh_local_file_digest_of(int fd, const char *path, const gint *stop, GError **error)
+{
+    g_autofree guint8 *buffer = g_malloc(READ_BYTES);
+    EVP_MD_CTX *md = EVP_MD_CTX_new();
+    EVP_DigestInit_ex(md, EVP_sha256(), NULL);
+    gssize n = 1;
+    while (n > 0 && g_atomic_int_get(stop) == 0) {
+        n = read(fd, buffer, READ_BYTES);
+        if (n < 0 && errno == EINTR)
+            n = 1;
+        else if (n > 0)
+            EVP_DigestUpdate(md, buffer, (gsize)n);
+    }
+    char *hex = n == 0 ? hex_of(md) : NULL;
+    if (n < 0)
+        lh_store_set_errno(error, errno, path, "", "reading");
+    else if (n > 0)
+        g_set_error(error, LH_ERROR, LH_ERR_CANCELLED, "%s: cancelled", path);
+    EVP_MD_CTX_free(md);
+    return hex;
 }

@@ -28,6 +28,10 @@ char *lh_local_file_finish(LhLocalFile *file, GError **error);
 /* Removes the file unless lh_local_file_finish went well. Accepts NULL. */
 void lh_local_file_free(LhLocalFile *file);
 
+/* The digest of what @fd (at its beginning) holds; g_free. NULL: an error, or *@stop (atomic) became
+ * other than 0 meanwhile, which is LH_ERR_CANCELLED. @path is for the error. */
+char *lh_local_file_digest_of(int fd, const char *path, const gint *stop, GError **error);
+
 /* LH_ERR_NO_SPACE and so on, from an errno. "<path>: <doing>: <why>". */
 void lh_store_set_errno(GError **error, int saved, const char *uri, const char *name,
                         const char *doing);

@@ -316,8 +316,7 @@ static char **normal_roots(const char *const *roots, GError **error)
         g_autofree char *path = lh_store_uri_path(root);
         if (path == NULL) {
             g_set_error(error, LH_ERROR, LH_ERR_INVALID,
-                        "%s: must be file:///dir/ or s3://bucket/key/",
-                        roots[i]);
+                        "%s: must be file:///dir/ or s3://bucket/key/", roots[i]);
             return NULL;
         }
     }

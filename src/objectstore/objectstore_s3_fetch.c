@@ -42,11 +42,11 @@ struct Fetch {
     gint64 part_bytes;
     gint64 total; /* -1: no answer yet */
     char *etag;
-    gboolean plain;    /* without a Range: of an empty object there is none */
-    gint64 next;       /* the first byte that no part has */
-    guint8 *done;      /* by part: all of it is in the file */
-    gint64 received;   /* in all */
-    gint64 forgotten;  /* received when failures were last forgotten */
+    gboolean plain;   /* without a Range: of an empty object there is none */
+    gint64 next;      /* the first byte that no part has */
+    guint8 *done;     /* by part: all of it is in the file */
+    gint64 received;  /* in all */
+    gint64 forgotten; /* received when failures were last forgotten */
     Part parts[LH_S3_MAX_PARTS];
     GError *error;
 };
@@ -65,8 +65,7 @@ static gboolean flush(Part *part)
     Fetch *f = part->fetch;
     gsize n = part->buffered;
     part->buffered = 0;
-    return n == 0 ||
-           lh_local_file_write(f->file, part->at - (gint64)n, part->buffer, n, &f->error);
+    return n == 0 || lh_local_file_write(f->file, part->at - (gint64)n, part->buffer, n, &f->error);
 }
 
 static gboolean take_bytes(Part *part, const guint8 *data, gsize n)

@@ -94,11 +94,8 @@ static char *page_query(const Listing *l, const LhS3Tuning *tuning, const char *
 {
     g_autofree char *max_keys = g_strdup_printf("%u", tuning->max_keys);
     const LhS3Param params[] = {
-        {"list-type", "2"},
-        {"encoding-type", "url"},
-        {"max-keys", max_keys},
-        {"prefix", l->place.prefix},
-        {"continuation-token", token},
+        {"list-type", "2"},          {"encoding-type", "url"},      {"max-keys", max_keys},
+        {"prefix", l->place.prefix}, {"continuation-token", token},
     };
     return lh_s3_query(params, G_N_ELEMENTS(params) - (token == NULL));
 }

@@ -75,8 +75,8 @@ LhS3Client *lh_s3_client_new(const LhObjectStoreOptions *options, const LhS3Tuni
                                               g_str_has_prefix(client->region, "cn-") ? ".cn" : "");
     lh_s3_addressing_parse(options->addressing, &client->addressing);
     if (!lh_s3_endpoint_parse(endpoint != NULL ? endpoint : amazon, &client->endpoint, error)) {
-        g_prefix_error(error, "%s: ",
-                       options->endpoint != NULL ? "objectStore.endpoint" : "AWS_ENDPOINT_URL");
+        g_prefix_error(
+            error, "%s: ", options->endpoint != NULL ? "objectStore.endpoint" : "AWS_ENDPOINT_URL");
         lh_s3_client_free(client);
         return NULL;
     }

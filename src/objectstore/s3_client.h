@@ -42,9 +42,9 @@ struct LhS3Exchange {
     gpointer data;
 
     /* The answer, as far as it has come. */
-    glong status;          /* 0: none yet */
-    char *etag;            /* NULL: none */
-    gint64 content_length; /* -1: not said */
+    glong status;                                /* 0: none yet */
+    char *etag;                                  /* NULL: none */
+    gint64 content_length;                       /* -1: not said */
     gint64 range_first, range_last, range_total; /* of Content-Range; -1: not said */
     gint64 date_s;                               /* the server's clock; 0: not said */
     char *bucket_region;                         /* NULL: not said */
@@ -57,7 +57,7 @@ struct LhS3Exchange {
     struct curl_slist *headers;
     CURLcode result;
     curl_off_t retry_after_s; /* 0: not said */
-    gint64 signed_s; /* our clock, when it was signed; 0: unsigned */
+    gint64 signed_s;          /* our clock, when it was signed; 0: unsigned */
     char *access_key;
     char message[CURL_ERROR_SIZE];
 };

@@ -79,7 +79,8 @@ LhS3Credentials *lh_s3_credentials_new(const char *access_key_file, const char *
                                        GError **error)
 {
     if ((access_key_file == NULL) != (secret_key_file == NULL)) {
-        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "objectStore.%s is set, but objectStore.%s is not",
+        g_set_error(error, LH_ERROR, LH_ERR_INVALID,
+                    "objectStore.%s is set, but objectStore.%s is not",
                     access_key_file != NULL ? "accessKeyFile" : "secretKeyFile",
                     access_key_file != NULL ? "secretKeyFile" : "accessKeyFile");
         return NULL;

@@ -6,16 +6,16 @@
 #include "objectstore/objectstore.h"
 
 typedef struct {
-    gint64 part_bytes;      /* objects bigger than this are fetched in parts of this size */
-    guint parts_at_once;    /* of one object; 1..LH_S3_MAX_PARTS */
-    guint max_keys;         /* on one page of a listing; 1..1000 */
-    guint attempts;         /* of one thing without progress, before it is given up */
-    gint64 backoff_ms;      /* the first pause, doubled each time, jittered */
-    gint64 backoff_cap_ms;  /* the longest */
-    gint64 retry_after_ms;  /* the longest Retry-After that is honoured */
-    guint connect_s;        /* to connect, TLS included */
-    guint stall_s;          /* a body that does not move for so long is broken off */
-    const char *resolve;    /* "host:port:address" for names that no server knows; NULL: none */
+    gint64 part_bytes;     /* objects bigger than this are fetched in parts of this size */
+    guint parts_at_once;   /* of one object; 1..LH_S3_MAX_PARTS */
+    guint max_keys;        /* on one page of a listing; 1..1000 */
+    guint attempts;        /* of one thing without progress, before it is given up */
+    gint64 backoff_ms;     /* the first pause, doubled each time, jittered */
+    gint64 backoff_cap_ms; /* the longest */
+    gint64 retry_after_ms; /* the longest Retry-After that is honoured */
+    guint connect_s;       /* to connect, TLS included */
+    guint stall_s;         /* a body that does not move for so long is broken off */
+    const char *resolve;   /* "host:port:address" for names that no server knows; NULL: none */
 } LhS3Tuning;
 
 #define LH_S3_MAX_PARTS 4

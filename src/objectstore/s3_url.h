@@ -22,10 +22,10 @@ typedef struct {
 char *lh_s3_query(const LhS3Param *params, gsize n);
 
 typedef struct {
-    char *scheme;          /* "https" */
-    char *host;            /* with the port if one is given; "[::1]:80" */
-    gboolean is_amazon;    /* below amazonaws.com or amazonaws.com.cn */
-    gboolean is_address;   /* an IP address: no names below it */
+    char *scheme;        /* "https" */
+    char *host;          /* with the port if one is given; "[::1]:80" */
+    gboolean is_amazon;  /* below amazonaws.com or amazonaws.com.cn */
+    gboolean is_address; /* an IP address: no names below it */
 } LhS3Endpoint;
 
 typedef enum { LH_S3_AUTO, LH_S3_VIRTUAL, LH_S3_PATH } LhS3Addressing;

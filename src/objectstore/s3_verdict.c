@@ -86,8 +86,9 @@ static void append_skew(GString *text, const LhS3Exchange *e, LhErrorCode code)
         return;
     gint64 ahead = e->signed_s - e->date_s;
     if (ABS(ahead) >= SKEW_WORTH_SAYING_S)
-        g_string_append_printf(text, "; this machine's clock is %" G_GINT64_FORMAT
-                               " s %s the server's", ABS(ahead), ahead > 0 ? "ahead of" : "behind");
+        g_string_append_printf(text,
+                               "; this machine's clock is %" G_GINT64_FORMAT " s %s the server's",
+                               ABS(ahead), ahead > 0 ? "ahead of" : "behind");
 }
 
 static LhS3Verdict refused(const LhS3Exchange *e, const char *uri, const char *name, GError **error)

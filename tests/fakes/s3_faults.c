@@ -32,7 +32,7 @@ struct S3Faults {
     guint16 port;
     char *endpoint;
     GThread *thread;
-    GMutex mutex;           /* what follows */
+    GMutex mutex; /* what follows */
     gboolean stopping;
     GPtrArray *connections; /* of Connection */
     GHashTable *objects;    /* path → Object */

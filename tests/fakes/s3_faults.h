@@ -12,17 +12,17 @@
 typedef struct S3Faults S3Faults;
 
 typedef enum {
-    S3_FAULT_REPLY,    /* status, code, header, body: this answer, whatever was asked */
-    S3_FAULT_STALL,    /* the right answer up to @after bytes of the body; then nothing, for ever */
-    S3_FAULT_CUT,      /* the same, and then the connection is closed */
-    S3_FAULT_LENGTH,   /* Content-Length is @after more (or less) than what comes */
-    S3_FAULT_CHUNKED,  /* no Content-Length, and @after bytes more (or less) than there should be */
-    S3_FAULT_RANGE,    /* Content-Range is @after further on than what was asked for */
-    S3_FAULT_TOTAL,    /* the whole size in Content-Range is @after more */
-    S3_FAULT_WHOLE,    /* 200 and all of it where a part was asked for */
-    S3_FAULT_ETAG,     /* another ETag; If-Match is ignored */
-    S3_FAULT_NO_ETAG,  /* none */
-    S3_FAULT_CHANGE,   /* from now on the object is another one */
+    S3_FAULT_REPLY,   /* status, code, header, body: this answer, whatever was asked */
+    S3_FAULT_STALL,   /* the right answer up to @after bytes of the body; then nothing, for ever */
+    S3_FAULT_CUT,     /* the same, and then the connection is closed */
+    S3_FAULT_LENGTH,  /* Content-Length is @after more (or less) than what comes */
+    S3_FAULT_CHUNKED, /* no Content-Length, and @after bytes more (or less) than there should be */
+    S3_FAULT_RANGE,   /* Content-Range is @after further on than what was asked for */
+    S3_FAULT_TOTAL,   /* the whole size in Content-Range is @after more */
+    S3_FAULT_WHOLE,   /* 200 and all of it where a part was asked for */
+    S3_FAULT_ETAG,    /* another ETag; If-Match is ignored */
+    S3_FAULT_NO_ETAG, /* none */
+    S3_FAULT_CHANGE,  /* from now on the object is another one */
 } S3FaultKind;
 
 typedef struct {
@@ -37,7 +37,7 @@ typedef struct {
 } S3Fault;
 
 S3Faults *s3_faults_new(void);
-void s3_faults_free(S3Faults *server); /* closes all connections */
+void s3_faults_free(S3Faults *server);                  /* closes all connections */
 const char *s3_faults_endpoint(const S3Faults *server); /* "http://127.0.0.1:PORT" */
 guint16 s3_faults_port(const S3Faults *server);
 

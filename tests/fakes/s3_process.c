@@ -45,24 +45,24 @@ static void write_config(const S3Process *s3, const char *name, const char *text
 static void write_storage_config(const S3Process *s3, int which)
 {
     g_autofree char *file = g_strdup_printf("%s-server.conf", names[which]);
-    g_autofree char *text = g_strdup_printf(
-        "[DEFAULT]\n"
-        "devices = %s/disk\n"
-        "mount_check = false\n"
-        "bind_ip = 127.0.0.1\n"
-        "bind_port = %u\n"
-        "workers = 0\n"
-        "user = %s\n"
-        "swift_dir = %s\n"
-        "log_level = WARNING\n"
-        "[pipeline:main]\n"
-        "pipeline = %s-server\n"
-        "[app:%s-server]\n"
-        "conn_timeout = 30\n"
-        "node_timeout = 60\n"
-        "use = egg:swift#%s\n%s",
-        s3->dir, s3->ports[which], g_get_user_name(), s3->dir, names[which], names[which],
-        names[which], which == OBJECT ? "[object-replicator]\n" : "");
+    g_autofree char *text = g_strdup_printf("[DEFAULT]\n"
+                                            "devices = %s/disk\n"
+                                            "mount_check = false\n"
+                                            "bind_ip = 127.0.0.1\n"
+                                            "bind_port = %u\n"
+                                            "workers = 0\n"
+                                            "user = %s\n"
+                                            "swift_dir = %s\n"
+                                            "log_level = WARNING\n"
+                                            "[pipeline:main]\n"
+                                            "pipeline = %s-server\n"
+                                            "[app:%s-server]\n"
+                                            "conn_timeout = 30\n"
+                                            "node_timeout = 60\n"
+                                            "use = egg:swift#%s\n%s",
+                                            s3->dir, s3->ports[which], g_get_user_name(), s3->dir,
+                                            names[which], names[which], names[which],
+                                            which == OBJECT ? "[object-replicator]\n" : "");
     write_config(s3, file, text);
 }
 
@@ -124,8 +124,8 @@ static gboolean build_rings(const S3Process *s3, GError **error)
     g_autofree char *container = g_strdup_printf("container=%u", s3->ports[CONTAINER]);
     g_autofree char *account = g_strdup_printf("account=%u", s3->ports[ACCOUNT]);
     /* The distribution's Python, which has the distribution's Swift. */
-    const char *argv[] = {"/usr/bin/python3", "-c", script, s3->dir, object, container, account,
-                          NULL};
+    const char *argv[] = {"/usr/bin/python3", "-c",    script, s3->dir, object,
+                          container,          account, NULL};
     g_autofree char *said = NULL;
     int status = 0;
     if (!g_spawn_sync(NULL, (char **)argv, NULL, G_SPAWN_STDOUT_TO_DEV_NULL, NULL, NULL, NULL,
@@ -166,9 +166,9 @@ static void die_with_parent(gpointer parent)
 
 static gboolean launch(S3Process *s3, int which, GError **error)
 {
-    g_autofree char *program = which == MEMCACHED ? g_strdup("memcached")
-                                                  : g_strdup_printf("swift-%s-server",
-                                                                    names[which]);
+    g_autofree char *program = which == MEMCACHED
+                                   ? g_strdup("memcached")
+                                   : g_strdup_printf("swift-%s-server", names[which]);
     g_autofree char *config = g_strdup_printf("%s/%s-server.conf", s3->dir, names[which]);
     g_autofree char *port = g_strdup_printf("%u", s3->ports[which]);
     g_autofree char *binary = g_find_program_in_path(program);
@@ -178,8 +178,9 @@ static gboolean launch(S3Process *s3, int which, GError **error)
         return FALSE;
     }
     const char *swift[] = {binary, config, NULL};
-    const char *memcached[] = {binary, "-u", g_get_user_name(), "-l", "127.0.0.1", "-U", "0",
-                               "-p",   port, "-m",              "16", NULL};
+    const char *memcached[] = {
+        binary, "-u", g_get_user_name(), "-l", "127.0.0.1", "-U", "0", "-p", port, "-m",
+        "16",   NULL};
     return g_spawn_async(s3->dir, (char **)(which == MEMCACHED ? memcached : swift), NULL,
                          G_SPAWN_DO_NOT_REAP_CHILD | G_SPAWN_STDOUT_TO_DEV_NULL |
                              G_SPAWN_STDERR_TO_DEV_NULL,

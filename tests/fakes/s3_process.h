@@ -19,8 +19,8 @@ typedef struct S3Process S3Process;
 S3Process *s3_process_new(GError **error);
 void s3_process_free(S3Process *s3); /* stops it, removes its data; accepts NULL */
 
-const char *s3_process_endpoint(const S3Process *s3);   /* "http://127.0.0.1:PORT" */
-const char *s3_process_by_name(const S3Process *s3);    /* "http://localhost:PORT": bucket.localhost */
+const char *s3_process_endpoint(const S3Process *s3); /* "http://127.0.0.1:PORT" */
+const char *s3_process_by_name(const S3Process *s3); /* "http://localhost:PORT": bucket.localhost */
 const char *s3_process_access_key(const S3Process *s3); /* of the owner; it holds a ':' */
 const char *s3_process_secret_key(const S3Process *s3);
 /* Somebody who is known there, and may do nothing. */

@@ -185,8 +185,7 @@ static inline void assert_error(const S3Fixture *f, LhErrorCode code, const char
 {
     if (f->error == NULL)
         fail_msg("succeeded, expected %s", lh_error_name(code));
-    if (!g_error_matches(f->error, LH_ERROR, (gint)code) ||
-        strstr(f->error->message, text) == NULL)
+    if (!g_error_matches(f->error, LH_ERROR, (gint)code) || strstr(f->error->message, text) == NULL)
         fail_msg("%s \"%s\", expected %s \"…%s…\"", lh_error_name((LhErrorCode)f->error->code),
                  f->error->message, lh_error_name(code), text);
     assert_null(strchr(f->error->message, '\n'));
@@ -235,12 +234,20 @@ static inline char *noise(gsize n)
 /* No setting of whoever runs the tests may change them. */
 static inline void clean_environment(void)
 {
-    static const char *const names[] = {
-        "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
-        "AWS_PROFILE",       "AWS_ENDPOINT_URL",      "AWS_REGION",
-        "AWS_DEFAULT_REGION", "AWS_CA_BUNDLE",        "AWS_SHARED_CREDENTIALS_FILE",
-        "http_proxy",        "https_proxy",           "HTTPS_PROXY",
-        "all_proxy",         "ALL_PROXY"};
+    static const char *const names[] = {"AWS_ACCESS_KEY_ID",
+                                        "AWS_SECRET_ACCESS_KEY",
+                                        "AWS_SESSION_TOKEN",
+                                        "AWS_PROFILE",
+                                        "AWS_ENDPOINT_URL",
+                                        "AWS_REGION",
+                                        "AWS_DEFAULT_REGION",
+                                        "AWS_CA_BUNDLE",
+                                        "AWS_SHARED_CREDENTIALS_FILE",
+                                        "http_proxy",
+                                        "https_proxy",
+                                        "HTTPS_PROXY",
+                                        "all_proxy",
+                                        "ALL_PROXY"};
     for (gsize i = 0; i < G_N_ELEMENTS(names); i++)
         g_unsetenv(names[i]);
     g_setenv("HOME", "/nonexistent", TRUE);

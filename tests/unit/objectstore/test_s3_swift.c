@@ -81,8 +81,8 @@ static void odd_keys_survive(void **state)
 {
     S3Fixture *f = *state;
     static const char *const keys[] = {
-        "a b",  "a+b",   "a=b",       "a:b",     "a%20b", "100%",  "a&b;c", "<>\"'",   "ü",
-        "日本", "~-._*", "(1)!@#$,?", "dir e/f", "[x]{}", "\\back", "%",    "..hidden", "é/日 本"};
+        "a b",  "a+b",   "a=b",       "a:b",     "a%20b", "100%",   "a&b;c", "<>\"'",    "ü",
+        "日本", "~-._*", "(1)!@#$,?", "dir e/f", "[x]{}", "\\back", "%",     "..hidden", "é/日 本"};
     for (gsize i = 0; i < G_N_ELEMENTS(keys); i++) {
         g_autofree char *key = g_strdup_printf("odd dir+ü/%s", keys[i]);
         put(key, keys[i]);
@@ -149,8 +149,8 @@ static void fetches_in_parts(void **state)
     const gsize n = 10 * 1000 * 1000 + 7;
     g_autofree char *data = noise(n);
     s3_process_put(swift, "data", "big/x", data, n);
-    const gint64 parts[] = {1024 * 1024, 3000001, (gint64)n - 1, (gint64)n, (gint64)n + 1,
-                            64 * 1024 * 1024};
+    const gint64 parts[] = {1024 * 1024, 3000001,       (gint64)n - 1,
+                            (gint64)n,   (gint64)n + 1, 64 * 1024 * 1024};
     for (gsize i = 0; i < G_N_ELEMENTS(parts); i++) {
         g_autofree char *out = g_strdup_printf("big%zu", i);
         f->tuning.part_bytes = parts[i];
