@@ -227,12 +227,11 @@ static gboolean send_object(S3Faults *server, int fd, const Request *request)
     Object *object = g_hash_table_lookup(server->objects, request->path);
     if (object != NULL && has_fault(request, S3_FAULT_CHANGE))
         object->version += 1000;
-    GBytes *bytes = object != NULL ? g_bytes_ref(object->data) : NULL;
+    g_autoptr(GBytes) bytes = object != NULL ? g_bytes_ref(object->data) : NULL;
     guint version = object != NULL ? object->version : 0;
     g_mutex_unlock(&server->mutex);
     if (bytes == NULL)
         return send_error(fd, 404, "NoSuchKey", NULL);
-    g_autoptr(GBytes) owned = bytes;
     g_autofree char *etag = g_strdup_printf("\"v%u\"", version);
     if (request->if_match != NULL && strcmp(request->if_match, etag) != 0 &&
         !has_fault(request, S3_FAULT_ETAG))

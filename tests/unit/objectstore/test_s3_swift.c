@@ -185,14 +185,14 @@ static void many_at_once(void **state)
     f->tuning.part_bytes = 100000;
     open_store(f);
     forget(f);
-    for (guint i = 0; i < 40; i++) {
+    for (guint i = 0; i < 20; i++) {
         g_autofree char *name = g_strdup_printf("many%u", i);
         g_autofree char *to = out_path(f, name);
         lh_store_fetch(f->store, "s3://data/many/", "x", to, NULL, on_fetch, f);
     }
-    await_answers(f, 40);
+    await_answers(f, 20);
     assert_ok(f);
-    for (guint i = 0; i < 40; i++) {
+    for (guint i = 0; i < 20; i++) {
         g_autofree char *name = g_strdup_printf("many%u", i);
         assert_fetched(f, name, data, n);
     }
