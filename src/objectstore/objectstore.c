@@ -341,6 +341,7 @@ LhObjectStore *lh_objectstore_new_tuned(LhEnv *env, const LhObjectStoreOptions *
     LhStoreBackend *s3 = lh_store_s3_new(options, tuning, error);
     if (s3 == NULL)
         return NULL;
+    (void)lh_error_quark(); /* before there are threads: GLib makes a quark without a lock */
     Store *store = g_new0(Store, 1);
     store->base.v = &vtable;
     store->env = env;
