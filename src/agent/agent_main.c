@@ -242,7 +242,9 @@ static gboolean start_work(Program *p, GError **error)
         g_prefix_error(error, "%s: ", lh_config_source(c, "etcd.endpoints"));
         return FALSE;
     }
-    const LhObjectStoreOptions objects = {.roots = lh_config_list(c, "objectStore.roots")};
+    LhObjectStoreOptions objects;
+    if (!lh_objectstore_options_read(c, &objects, error))
+        return FALSE;
     p->objects = lh_objectstore_new(p->env, &objects, error);
     if (p->objects == NULL)
         return FALSE;

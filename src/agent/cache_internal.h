@@ -7,6 +7,8 @@
 #include "agent/cache_work.h"
 #include "api/published.h"
 
+#define LH_CACHE_FETCHES 8 /* files of one snapshot that are fetched at the same time */
+
 struct LhCacheWork {
     LhAgentWork base;
     LhEnv *env;
@@ -24,6 +26,8 @@ struct LhCacheWork {
     gint64 copied_bytes, counted_bytes; /* since the start; of these, already in the metric */
     GHashTable *holdings;               /* item → Holding */
     GHashTable *unknown;                /* item → Unknown */
+    LhTimer *leftovers;                 /* until what is parked is given up */
+    gboolean closing;                   /* it is being freed */
 };
 
 /* A release of what is not held, to be answered at the next turn. */
@@ -35,14 +39,25 @@ typedef struct {
 
 typedef void (*HookEnd)(const char *url, const GError *error, gpointer holding);
 
-/* One item: being loaded, ready, being released, or about to be answered. */
+typedef struct Holding Holding;
+
+/* A file that is being fetched. */
 typedef struct {
+    Holding *holding;
+    LhStoreOp op; /* 0: none */
+    guint file;   /* its place among the draft's */
+    gint64 bytes; /* that are there */
+    char *part;   /* where they are */
+} Fetch;
+
+/* One item: being loaded, ready, being released, or about to be answered. */
+struct Holding {
     LhCacheWork *work;
     char *item;
     const LhAssignment *assignment; /* referenced */
     const LhSnapshot *snapshot;     /* as published, referenced; NULL until read */
     GHashTable *sha256;             /* as published: file name → hex */
-    /* At most one of these is under way. */
+    /* At most one of these is under way, or some of @fetches. */
     LhTimer *timer;
     LhCallId range;
     LhStoreOp op;
@@ -54,15 +69,16 @@ typedef struct {
     gint64 reserved; /* bytes of the capacity, until it is an entry */
     char *dir;       /* in loading/ */
     LhCacheEntry *draft;
-    guint next_file;
-    gint64 done_bytes;
+    Fetch fetches[LH_CACHE_FETCHES];
+    guint next_file;   /* the first that no fetch has looked at */
+    gint64 done_bytes; /* of files that are whole in @dir */
     /* Held. */
     LhCacheEntry *entry; /* the store's */
     gboolean served;
     gboolean hooked; /* it came to --on-load (if there is one), so --on-evict is due */
     HookEnd hook_end;
     GError *error; /* to be answered */
-} Holding;
+};
 
 /* Runs --on-load, if there is one, and calls @end with the url to announce; never inside the
  * call. */

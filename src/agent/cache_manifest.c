@@ -77,13 +77,26 @@ static void append_int(GString *out, const char *name, gint64 value)
     lh_json_append_int(out, value);
 }
 
-char *lh_cache_entry_json(const LhCacheEntry *entry)
+static GString *begin_json(const LhCacheEntry *entry)
 {
     GString *out = g_string_new("{");
     append_string(out, "snapshot", entry->snapshot);
     append_string(out, "uri", entry->uri);
     append_int(out, "sizeBytes", entry->size_bytes);
     append_int(out, "snapshotRevision", entry->snapshot_rev);
+    return out;
+}
+
+char *lh_cache_entry_origin_json(const LhCacheEntry *entry)
+{
+    GString *out = begin_json(entry);
+    g_string_append_c(out, '}');
+    return g_string_free(out, FALSE);
+}
+
+char *lh_cache_entry_json(const LhCacheEntry *entry)
+{
+    GString *out = begin_json(entry);
     append_int(out, "loadedAt", entry->loaded_at);
     lh_json_append_key(out, "files");
     g_string_append_c(out, '[');
@@ -99,18 +112,24 @@ char *lh_cache_entry_json(const LhCacheEntry *entry)
     return g_string_free(out, FALSE);
 }
 
-static LhCacheEntry *from_json(const cJSON *json)
+static LhCacheEntry *origin_from_json(const cJSON *json)
 {
     const char *snapshot = lh_json_get_string(json, "snapshot", NULL);
     const char *uri = lh_json_get_string(json, "uri", NULL);
     gint64 size = lh_json_get_int(json, "sizeBytes", -1);
-    const cJSON *files = cJSON_GetObjectItemCaseSensitive(json, "files");
-    if (snapshot == NULL || !lh_name_valid(snapshot, 253) || uri == NULL || size < 0 ||
-        !cJSON_IsArray(files))
+    if (snapshot == NULL || !lh_name_valid(snapshot, 253) || uri == NULL || size < 0)
         return NULL;
-    g_autoptr(LhCacheEntry) entry = lh_cache_entry_new(snapshot, uri, size,
-                                                       lh_json_get_int(json, "snapshotRevision", 0),
-                                                       lh_json_get_int(json, "loadedAt", 0));
+    return lh_cache_entry_new(snapshot, uri, size, lh_json_get_int(json, "snapshotRevision", 0),
+                              lh_json_get_int(json, "loadedAt", 0));
+}
+
+static LhCacheEntry *from_json(const cJSON *json)
+{
+    const cJSON *files = cJSON_GetObjectItemCaseSensitive(json, "files");
+    g_autoptr(LhCacheEntry) entry = cJSON_IsArray(files) ? origin_from_json(json) : NULL;
+    if (entry == NULL)
+        return NULL;
+    gint64 size = entry->size_bytes;
     gint64 sum = 0;
     const cJSON *item;
     cJSON_ArrayForEach(item, files) {
@@ -124,7 +143,8 @@ static LhCacheEntry *from_json(const cJSON *json)
     return sum == size ? g_steal_pointer(&entry) : NULL;
 }
 
-LhCacheEntry *lh_cache_entry_read(const char *path, GError **error)
+static LhCacheEntry *read_json(const char *path, LhCacheEntry *(*parse)(const cJSON *json),
+                               GError **error)
 {
     g_autofree char *text = NULL;
     gsize len = 0;
@@ -134,10 +154,26 @@ LhCacheEntry *lh_cache_entry_read(const char *path, GError **error)
         return NULL;
     }
     g_autoptr(cJSON) json = lh_json_parse(text, len, MAX_MANIFEST_BYTES, error);
-    LhCacheEntry *entry = json != NULL ? from_json(json) : NULL;
+    LhCacheEntry *entry = json != NULL ? parse(json) : NULL;
     if (json != NULL && entry == NULL)
         g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s: is not a manifest", path);
     return entry;
+}
+
+LhCacheEntry *lh_cache_entry_read(const char *path, GError **error)
+{
+    return read_json(path, from_json, error);
+}
+
+LhCacheEntry *lh_cache_entry_read_origin(const char *path, GError **error)
+{
+    return read_json(path, origin_from_json, error);
+}
+
+gboolean lh_cache_entry_same_origin(const LhCacheEntry *a, const LhCacheEntry *b)
+{
+    return strcmp(a->snapshot, b->snapshot) == 0 && strcmp(a->uri, b->uri) == 0 &&
+           a->size_bytes == b->size_bytes && a->snapshot_rev == b->snapshot_rev;
 }
 
 gboolean lh_cache_entry_check(const LhCacheEntry *entry, const char *data_dir, GError **error)

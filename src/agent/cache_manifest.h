@@ -34,6 +34,13 @@ void lh_cache_entry_free(LhCacheEntry *entry); /* accepts NULL */
 char *lh_cache_entry_json(const LhCacheEntry *entry);
 /* Reads a manifest back. Errors: LH_ERR_IO, LH_ERR_INVALID. */
 LhCacheEntry *lh_cache_entry_read(const char *path, GError **error);
+
+/* The beginning of a manifest, without its files: what a load that is not whole yet is of. */
+char *lh_cache_entry_origin_json(const LhCacheEntry *entry);
+LhCacheEntry *lh_cache_entry_read_origin(const char *path, GError **error);
+/* Are both of the very same published snapshot? */
+gboolean lh_cache_entry_same_origin(const LhCacheEntry *a, const LhCacheEntry *b);
+
 /* Is every file below @data_dir, regular and of its size? LH_ERR_CHECKSUM says what is wrong. */
 gboolean lh_cache_entry_check(const LhCacheEntry *entry, const char *data_dir, GError **error);
 

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "objectstore/beneath.h"
+#include "objectstore/local_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -32,6 +33,7 @@ struct LhCacheStore {
     gint stopping;       /* atomic: the trash need not be emptied any more */
     GHashTable *entries; /* snapshot → LhCacheEntry */
     GHashTable *trash;   /* set of Trash */
+    GPtrArray *parked;   /* of Parked */
     guint32 start;       /* random: names of earlier runs may still be there */
     guint next;
     LhCacheRemoved on_removed;
@@ -44,6 +46,21 @@ typedef struct {
     LhCacheRemoved done;
     gpointer data;
 } Trash;
+
+/* A load that has ended before its snapshot was whole. */
+typedef struct {
+    char *dir;
+    LhCacheEntry *origin;
+    gint64 bytes;
+} Parked;
+
+static void parked_free(gpointer data)
+{
+    Parked *parked = data;
+    g_free(parked->dir);
+    lh_cache_entry_free(parked->origin);
+    g_free(parked);
+}
 
 static void set_errno(GError **error, const char *path, const char *doing)
 {
@@ -173,7 +190,7 @@ void lh_cache_store_on_removed(LhCacheStore *store, LhCacheRemoved func, gpointe
 
 static gboolean make_dirs(const LhCacheStore *store, GError **error)
 {
-    static const char *const names[] = {"loading", "snapshots", "trash"};
+    static const char *const names[] = {"loading", "parts", "snapshots", "trash"};
     for (gsize i = 0; i < G_N_ELEMENTS(names); i++) {
         g_autofree char *path = g_strdup_printf("%s/%s", store->dir, names[i]);
         if (g_mkdir_with_parents(path, 0755) != 0) {
@@ -240,6 +257,32 @@ static void scan_snapshot(LhCacheStore *store, const char *path)
     lh_cache_store_discard(store, path, 0, NULL, NULL);
 }
 
+/* Bytes of the files below @path. */
+static gint64 bytes_below(const char *path)
+{
+    g_autoptr(GDir) dir = g_dir_open(path, 0, NULL);
+    gint64 bytes = 0;
+    for (const char *name; dir != NULL && (name = g_dir_read_name(dir)) != NULL;) {
+        g_autofree char *child = g_build_filename(path, name, NULL);
+        struct stat st;
+        if (lstat(child, &st) != 0)
+            continue;
+        bytes += S_ISDIR(st.st_mode) ? bytes_below(child) : st.st_size;
+    }
+    return bytes;
+}
+
+static void scan_loading(LhCacheStore *store, const char *path)
+{
+    g_autofree char *file = g_strdup_printf("%s/origin.json", path);
+    g_autofree char *data = g_strdup_printf("%s/data", path);
+    g_autoptr(LhCacheEntry) origin = lh_cache_entry_read_origin(file, NULL);
+    if (origin != NULL)
+        lh_cache_store_park(store, path, origin, bytes_below(data));
+    else
+        discard_leftover(store, path);
+}
+
 LhCacheStore *lh_cache_store_open(const char *data_dir, GError **error)
 {
     LhCacheStore *store = g_new0(LhCacheStore, 1);
@@ -248,6 +291,7 @@ LhCacheStore *lh_cache_store_open(const char *data_dir, GError **error)
     store->entries = g_hash_table_new_full(g_str_hash, g_str_equal, NULL,
                                            (GDestroyNotify)lh_cache_entry_free);
     store->trash = g_hash_table_new_full(NULL, NULL, g_free, NULL);
+    store->parked = g_ptr_array_new_with_free_func(parked_free);
     store->workers = lh_workers_new(WORKERS);
     store->start = g_random_int();
     if (!make_dirs(store, error) || !take_lock(store, error)) {
@@ -255,7 +299,8 @@ LhCacheStore *lh_cache_store_open(const char *data_dir, GError **error)
         return NULL;
     }
     each_in(store, "trash", discard_leftover);
-    each_in(store, "loading", discard_leftover);
+    each_in(store, "parts", discard_leftover);
+    each_in(store, "loading", scan_loading);
     each_in(store, "snapshots", scan_snapshot);
     return store;
 }
@@ -268,6 +313,7 @@ void lh_cache_store_free(LhCacheStore *store)
     lh_workers_free(store->workers);
     g_hash_table_unref(store->trash);
     g_hash_table_unref(store->entries);
+    g_ptr_array_unref(store->parked);
     if (store->lock >= 0)
         close(store->lock);
     g_free(store->dir);
@@ -329,6 +375,8 @@ gint64 lh_cache_store_bytes(const LhCacheStore *store)
     g_hash_table_iter_init(&iter, store->trash);
     while (g_hash_table_iter_next(&iter, &key, NULL))
         bytes += ((Trash *)key)->bytes;
+    for (guint i = 0; i < store->parked->len; i++)
+        bytes += ((Parked *)g_ptr_array_index(store->parked, i))->bytes;
     return bytes;
 }
 
@@ -370,39 +418,110 @@ int lh_cache_store_open_file(LhCacheStore *store, const char *snapshot, const ch
 
 /* ---- what comes ---- */
 
-char *lh_cache_store_begin(LhCacheStore *store, GError **error)
+char *lh_cache_store_begin(LhCacheStore *store, const LhCacheEntry *entry, GError **error)
 {
     g_autofree char *dir = g_strdup_printf("%s/loading/%08x-%u", store->dir, store->start,
                                            store->next++);
     g_autofree char *data = g_strdup_printf("%s/data", dir);
+    g_autofree char *origin = g_strdup_printf("%s/origin.json", dir);
+    g_autofree char *json = lh_cache_entry_origin_json(entry);
     if (mkdir(dir, 0755) != 0 || mkdir(data, 0755) != 0) {
         set_errno(error, dir, "creating");
+        return NULL;
+    }
+    /* Not synced: if it is lost or cut, the files beside it are only copied again. */
+    FILE *file = fopen(origin, "wxe");
+    gboolean ok = file != NULL && fputs(json, file) >= 0;
+    if (file != NULL && fclose(file) != 0)
+        ok = FALSE;
+    if (!ok) {
+        set_errno(error, origin, "writing");
+        discard_leftover(store, dir);
         return NULL;
     }
     return g_steal_pointer(&dir);
 }
 
-char *lh_cache_store_file_path(const char *dir, const char *name, GError **error)
+char *lh_cache_store_part_path(LhCacheStore *store)
+{
+    return g_strdup_printf("%s/parts/%08x-%u", store->dir, store->start, store->next++);
+}
+
+gboolean lh_cache_store_place(const char *dir, const char *name, const char *part, GError **error)
 {
     if (!lh_relative_path_valid(name)) {
         g_set_error(error, LH_ERROR, LH_ERR_INVALID, "\"%s\" is not the name of a file", name);
-        return NULL;
+        return FALSE;
     }
     g_autofree char *path = g_strdup_printf("%s/data/%s", dir, name);
     if (strchr(name, '/') != NULL) {
         g_autofree char *parent = g_path_get_dirname(path);
         if (g_mkdir_with_parents(parent, 0755) != 0) {
             set_errno(error, parent, "creating");
-            return NULL;
+            return FALSE;
         }
     }
-    return g_steal_pointer(&path);
+    if (rename(part, path) != 0) {
+        set_errno(error, path, "renaming into place");
+        return FALSE;
+    }
+    return TRUE;
 }
+
+/* ---- what is parked ---- */
+
+void lh_cache_store_park(LhCacheStore *store, const char *dir, const LhCacheEntry *origin,
+                         gint64 bytes)
+{
+    Parked *parked = g_new(Parked, 1);
+    *parked = (Parked){g_strdup(dir), lh_cache_entry_copy(origin), bytes};
+    g_ptr_array_add(store->parked, parked);
+}
+
+char *lh_cache_store_resume(LhCacheStore *store, const LhCacheEntry *origin, gint64 *bytes)
+{
+    const Parked *best = NULL;
+    for (guint i = store->parked->len; i > 0; i--) {
+        const Parked *parked = g_ptr_array_index(store->parked, i - 1);
+        if (strcmp(parked->origin->snapshot, origin->snapshot) != 0)
+            continue;
+        if (!lh_cache_entry_same_origin(parked->origin, origin)) {
+            lh_cache_store_discard(store, parked->dir, parked->bytes, NULL, NULL);
+            g_ptr_array_remove_index(store->parked, i - 1);
+        } else if (best == NULL || parked->bytes > best->bytes) {
+            best = parked;
+        }
+    }
+    if (best == NULL)
+        return NULL;
+    char *dir = g_strdup(best->dir);
+    *bytes = best->bytes;
+    g_ptr_array_remove(store->parked, (gpointer)best);
+    return dir;
+}
+
+gboolean lh_cache_store_discard_parked(LhCacheStore *store)
+{
+    gboolean any = store->parked->len > 0;
+    for (guint i = 0; i < store->parked->len; i++) {
+        const Parked *parked = g_ptr_array_index(store->parked, i);
+        lh_log(LH_LOG_INFO, "removing the beginning of a load that nothing goes on with",
+               "snapshot", parked->origin->snapshot, NULL);
+        lh_cache_store_discard(store, parked->dir, parked->bytes, NULL, NULL);
+    }
+    g_ptr_array_set_size(store->parked, 0);
+    return any;
+}
+
+/* ---- jobs ---- */
+
+typedef enum { TO_SEAL, TO_VERIFY, TO_RECHECK } TaskKind;
 
 typedef struct {
     char *dir;
     LhCacheEntry *entry;
-    gboolean to_check; /* else: to seal */
+    TaskKind kind;
+    const gint *stopping;
 } Task;
 
 static void task_free(gpointer data)
@@ -416,14 +535,20 @@ static void task_free(gpointer data)
 static gboolean write_manifest(const char *dir, const LhCacheEntry *entry, GError **error)
 {
     g_autofree char *path = g_strdup_printf("%s/manifest.json", dir);
+    g_autofree char *draft = g_strdup_printf("%s/manifest.draft", dir);
     g_autofree char *json = lh_cache_entry_json(entry);
-    FILE *file = fopen(path, "wxe");
+    FILE *file = fopen(draft, "we");
     gboolean ok = file != NULL && fputs(json, file) >= 0 && fflush(file) == 0 &&
                   fsync(fileno(file)) == 0;
     if (!ok)
-        set_errno(error, path, "writing");
+        set_errno(error, draft, "writing");
     if (file != NULL && fclose(file) != 0 && ok) {
-        set_errno(error, path, "closing");
+        set_errno(error, draft, "closing");
+        ok = FALSE;
+    }
+    /* An earlier run may have come so far, and no further. */
+    if (ok && rename(draft, path) != 0) {
+        set_errno(error, path, "renaming into place");
         ok = FALSE;
     }
     return ok;
@@ -451,32 +576,120 @@ static gboolean sync_dirs(const char *dir, const LhCacheEntry *entry, GError **e
     return TRUE;
 }
 
+/* Removes what lies below @path (relative: @prefix) and is none of @names. */
+static void remove_strangers(const char *path, const char *prefix, GHashTable *names)
+{
+    g_autoptr(GDir) dir = g_dir_open(path, 0, NULL);
+    for (const char *leaf; dir != NULL && (leaf = g_dir_read_name(dir)) != NULL;) {
+        g_autofree char *child = g_build_filename(path, leaf, NULL);
+        g_autofree char *name = g_strconcat(prefix, leaf, NULL);
+        g_autofree char *below = g_strconcat(name, "/", NULL);
+        struct stat st;
+        if (lstat(child, &st) == 0 && S_ISDIR(st.st_mode)) {
+            remove_strangers(child, below, names);
+            rmdir(child); /* if it is empty */
+        } else if (!g_hash_table_contains(names, name)) {
+            unlink(child);
+        }
+    }
+}
+
+/* The digest of a file that is as big as it should be. NULL: it is not, or not there. */
+static char *digest_of_kept(int data, const LhCacheFile *file, const gint *stopping)
+{
+    int fd = lh_open_beneath(data, file->name, O_RDONLY | O_NONBLOCK);
+    if (fd < 0)
+        return NULL;
+    struct stat st;
+    char *sha256 = NULL;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == file->size)
+        sha256 = lh_local_file_digest_of(fd, file->name, stopping, NULL);
+    close(fd);
+    return sha256;
+}
+
+static void recheck(Task *task, GError **error)
+{
+    g_autofree char *path = g_strdup_printf("%s/data", task->dir);
+    int data = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (data < 0) {
+        set_errno(error, path, "opening");
+        return;
+    }
+    g_autoptr(GHashTable) names = g_hash_table_new(g_str_hash, g_str_equal);
+    for (guint i = 0; i < task->entry->files->len; i++) {
+        LhCacheFile *file = g_ptr_array_index(task->entry->files, i);
+        g_free(file->sha256);
+        file->sha256 = digest_of_kept(data, file, task->stopping);
+        if (file->sha256 != NULL)
+            g_hash_table_add(names, file->name);
+    }
+    close(data);
+    if (g_atomic_int_get(task->stopping) != 0) { /* what was not looked at is no stranger */
+        g_set_error(error, LH_ERROR, LH_ERR_CANCELLED, "%s: cancelled", path);
+        return;
+    }
+    remove_strangers(path, "", names);
+}
+
+static void seal(const Task *task, GError **error)
+{
+    g_autofree char *data = g_strdup_printf("%s/data", task->dir);
+    if (lh_cache_entry_check(task->entry, data, error) &&
+        write_manifest(task->dir, task->entry, error))
+        sync_dirs(task->dir, task->entry, error);
+}
+
 static void do_task(gpointer input, GError **error)
 {
     Task *task = input;
-    if (task->to_check)
+    switch (task->kind) {
+    case TO_SEAL:
+        seal(task, error);
+        break;
+    case TO_VERIFY:
         lh_cache_entry_check(task->entry, task->dir, error);
-    else if (write_manifest(task->dir, task->entry, error))
-        sync_dirs(task->dir, task->entry, error);
+        break;
+    case TO_RECHECK:
+        recheck(task, error);
+        break;
+    }
+}
+
+/* Takes @dir. */
+static LhJob *start_task(LhCacheStore *store, TaskKind kind, char *dir, const LhCacheEntry *entry,
+                         LhJobDone done, gpointer data)
+{
+    Task *task = g_new0(Task, 1);
+    task->kind = kind;
+    task->dir = dir;
+    task->entry = lh_cache_entry_copy(entry);
+    task->stopping = &store->stopping;
+    return lh_job_start(store->workers, do_task, task, task_free, done, data);
 }
 
 LhJob *lh_cache_store_seal(LhCacheStore *store, const char *dir, const LhCacheEntry *entry,
                            LhJobDone done, gpointer data)
 {
-    Task *task = g_new0(Task, 1);
-    task->dir = g_strdup(dir);
-    task->entry = lh_cache_entry_copy(entry);
-    return lh_job_start(store->workers, do_task, task, task_free, done, data);
+    return start_task(store, TO_SEAL, g_strdup(dir), entry, done, data);
 }
 
 LhJob *lh_cache_store_verify(LhCacheStore *store, const LhCacheEntry *entry, LhJobDone done,
                              gpointer data)
 {
-    Task *task = g_new0(Task, 1);
-    task->dir = lh_cache_store_data_path(store, entry->snapshot);
-    task->entry = lh_cache_entry_copy(entry);
-    task->to_check = TRUE;
-    return lh_job_start(store->workers, do_task, task, task_free, done, data);
+    return start_task(store, TO_VERIFY, lh_cache_store_data_path(store, entry->snapshot), entry,
+                      done, data);
+}
+
+LhJob *lh_cache_store_recheck(LhCacheStore *store, const char *dir, const LhCacheEntry *entry,
+                              LhJobDone done, gpointer data)
+{
+    return start_task(store, TO_RECHECK, g_strdup(dir), entry, done, data);
+}
+
+const LhCacheEntry *lh_cache_store_kept(gpointer input)
+{
+    return ((const Task *)input)->entry;
 }
 
 gboolean lh_cache_store_adopt(LhCacheStore *store, const char *dir, LhCacheEntry *entry,
@@ -496,6 +709,8 @@ gboolean lh_cache_store_adopt(LhCacheStore *store, const char *dir, LhCacheEntry
         return FALSE;
     }
     g_hash_table_insert(store->entries, entry->snapshot, entry);
+    g_autofree char *origin = g_strdup_printf("%s/origin.json", path);
+    unlink(origin); /* the manifest says it */
     g_autoptr(GError) unsynced = NULL;
     if (!sync_path(parent, &unsynced))
         lh_log(LH_LOG_WARNING,

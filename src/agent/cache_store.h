@@ -3,14 +3,18 @@
  * go.
  *
  *   lock                           held (flock) by the one agent that uses the directory
- *   loading/<n>/data/…             what is being copied; removed at the start
+ *   parts/<n>                      one file that is being copied; removed at the start
+ *   loading/<n>/data/…             files that are whole, of a snapshot that is not yet
+ *   loading/<n>/origin.json        of which: a load of the very same one goes on with them
  *   snapshots/<snapshot>/data/…    whole and verified
  *   snapshots/<snapshot>/manifest.json
  *   trash/<n>/                     on its way out; removed at the start
  *
  * A snapshot appears by one rename, after everything in it and its manifest are on the disk, and
- * goes by one rename; so what lies in snapshots/ is whole, whenever the power fails. Loop thread;
- * what takes time is done by jobs.
+ * goes by one rename; so what lies in snapshots/ is whole, whenever the power fails. A file appears
+ * in loading/<n>/data/ by one rename too, after its bytes are on the disk: what a power failure has
+ * undone is missing there, never half there. A load that has ended too early is parked: found again
+ * at the start, or put there by lh_cache_store_park. Loop thread; what takes time is done by jobs.
  */
 #pragma once
 
@@ -32,19 +36,37 @@ LhCacheEntry *lh_cache_store_find(LhCacheStore *store, const char *snapshot);
 char **lh_cache_store_names(LhCacheStore *store);
 /* The entry that nobody holds and that was loaded first; NULL: none. */
 LhCacheEntry *lh_cache_store_oldest_unheld(LhCacheStore *store);
-/* Bytes of all entries and of what is in the trash still. */
+/* Bytes of all entries, of what is parked, and of what is in the trash still. */
 gint64 lh_cache_store_bytes(const LhCacheStore *store);
 gboolean lh_cache_store_removing(const LhCacheStore *store); /* the trash is not empty */
 /* Bytes free for us on its file system. */
 gint64 lh_cache_store_disk_free(const LhCacheStore *store);
 
-/* A new directory below loading/ with an empty data/ in it. g_free; NULL with LH_ERR_IO,
- * LH_ERR_NO_SPACE. */
-char *lh_cache_store_begin(LhCacheStore *store, GError **error);
-/* The path for the file @name below @dir/data/, its directories made. g_free; NULL with an
- * error. */
-char *lh_cache_store_file_path(const char *dir, const char *name, GError **error);
-/* Writes the manifest of what lies in @dir, and syncs its directories. */
+/* A new directory below loading/ for what @entry says (its files do not matter), with an empty
+ * data/ in it. g_free; NULL with LH_ERR_IO, LH_ERR_NO_SPACE. */
+char *lh_cache_store_begin(LhCacheStore *store, const LhCacheEntry *entry, GError **error);
+/* A path below parts/ that nothing has had yet. g_free. */
+char *lh_cache_store_part_path(LhCacheStore *store);
+/* Renames @part, which is whole and on the disk, to @dir/data/@name, making directories. */
+gboolean lh_cache_store_place(const char *dir, const char *name, const char *part, GError **error);
+
+/* Keeps @dir, which holds @bytes, for a later load of the same origin. No job may be at work in
+ * it. */
+void lh_cache_store_park(LhCacheStore *store, const char *dir, const LhCacheEntry *origin,
+                         gint64 bytes);
+/* What was parked for the very same snapshot; the caller's again, as after begin. g_free; NULL:
+ * nothing. What was parked under its name for another one goes to the trash. */
+char *lh_cache_store_resume(LhCacheStore *store, const LhCacheEntry *origin, gint64 *bytes);
+/* All that is parked, to the trash. FALSE: there was nothing. */
+gboolean lh_cache_store_discard_parked(LhCacheStore *store);
+/* Finds which files of @entry lie in @dir with their size, digests them, and removes all others.
+ * In @done: lh_cache_store_kept. */
+LhJob *lh_cache_store_recheck(LhCacheStore *store, const char *dir, const LhCacheEntry *entry,
+                              LhJobDone done, gpointer data);
+/* @input of that @done: the entry, its files in the same order; sha256 NULL: not there. */
+const LhCacheEntry *lh_cache_store_kept(gpointer input);
+
+/* Checks that all is in @dir, writes its manifest, and syncs its directories. */
 LhJob *lh_cache_store_seal(LhCacheStore *store, const char *dir, const LhCacheEntry *entry,
                            LhJobDone done, gpointer data);
 /* After that: renames @dir into its place and takes @entry into the table. On failure neither is

@@ -14,13 +14,17 @@
 #include "base/log.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #define RETRY_FIRST_MS 200
 #define RETRY_CAP_MS   5000
 
+/* So long after a start or a drop the same load has come again, or will not. */
+#define LEFTOVERS_MS (10 * 60 * 1000)
+
 static void read_snapshot(gpointer data);
 static void make_room(Holding *h);
-static void fetch_next(Holding *h);
+static void fetch_more(Holding *h);
 static void fail(Holding *h, const GError *error);
 
 /* ---- beginnings and ends ---- */
@@ -31,6 +35,11 @@ static void stop_steps(Holding *h)
     lh_timer_clear(work->env, &h->timer);
     lh_etcd_cancel(work->etcd, &h->range);
     lh_store_cancel(work->objects, &h->op);
+    for (guint i = 0; i < LH_CACHE_FETCHES; i++) {
+        lh_store_cancel(work->objects, &h->fetches[i].op);
+        g_clear_pointer(&h->fetches[i].part, g_free);
+        h->fetches[i].bytes = 0;
+    }
     lh_job_abandon(&h->job);
     lh_hooks_cancel(work->hooks, &h->hook);
     lh_cache_store_forget(work->store, h);
@@ -64,12 +73,31 @@ static gboolean discard_copy(Holding *h, LhCacheRemoved done, gpointer data)
         return FALSE;
     lh_cache_store_discard(h->work->store, h->dir, h->done_bytes, done, data);
     g_clear_pointer(&h->dir, g_free);
+    h->done_bytes = 0;
     return TRUE;
+}
+
+static LhCacheEntry *origin_of(const Holding *h)
+{
+    return lh_cache_entry_new(h->assignment->snapshot, h->assignment->uri, h->snapshot->size_bytes,
+                              h->snapshot->o.create_rev, 0);
+}
+
+/* What has been copied so far, for the next load of the same. Not while a job is at work there,
+ * which would go on beside that load; unless there will be none in this process. */
+static void park_copy(Holding *h)
+{
+    if (h->dir == NULL || (h->job != NULL && !h->work->closing))
+        return;
+    g_autoptr(LhCacheEntry) origin = origin_of(h);
+    lh_cache_store_park(h->work->store, h->dir, origin, h->done_bytes);
+    g_clear_pointer(&h->dir, g_free);
 }
 
 static void holding_free(gpointer data)
 {
     Holding *h = data;
+    park_copy(h);
     stop_steps(h);
     discard_copy(h, NULL, NULL);
     unhold(h);
@@ -157,59 +185,130 @@ static void sealed(gpointer input G_GNUC_UNUSED, const GError *error, gpointer d
     have_data(h);
 }
 
+static void tell_progress(Holding *h)
+{
+    gint64 bytes = h->done_bytes;
+    for (guint i = 0; i < LH_CACHE_FETCHES; i++)
+        bytes += h->fetches[i].bytes;
+    h->work->funcs->progress(h->item, bytes, h->work->data);
+}
+
+static gboolean is_expected(Holding *h, const LhCacheFile *file, const char *sha256)
+{
+    const char *expected = g_hash_table_lookup(h->sha256, file->name);
+    return expected == NULL || strcmp(expected, sha256) == 0;
+}
+
 static void on_fetched(gint64 bytes, const char *sha256, const GError *error, gpointer data)
 {
-    Holding *h = data;
-    LhCacheWork *work = h->work;
-    h->op = 0;
+    Fetch *fetch = data;
+    Holding *h = fetch->holding;
+    LhCacheFile *file = g_ptr_array_index(h->draft->files, fetch->file);
+    g_autofree char *part = g_steal_pointer(&fetch->part);
+    g_autoptr(GError) local = NULL;
+    fetch->op = 0;
+    fetch->bytes = 0;
     if (error != NULL) {
         fail(h, error);
         return;
     }
-    LhCacheFile *file = g_ptr_array_index(h->draft->files, h->next_file);
-    const char *expected = g_hash_table_lookup(h->sha256, file->name);
-    h->done_bytes += bytes;
-    work->copied_bytes += bytes;
+    h->work->copied_bytes += bytes;
     if (bytes != file->size) {
+        unlink(part);
         fail_with(h, LH_ERR_CHECKSUM,
                   "%s%s: has %" G_GINT64_FORMAT " bytes, was listed with %" G_GINT64_FORMAT,
                   h->assignment->uri, file->name, bytes, file->size);
-        return;
-    }
-    if (expected != NULL && strcmp(expected, sha256) != 0) {
+    } else if (!is_expected(h, file, sha256)) {
+        unlink(part);
         fail_with(h, LH_ERR_CHECKSUM, "%s%s: its sha256 is %s, must be %s", h->assignment->uri,
-                  file->name, sha256, expected);
-        return;
+                  file->name, sha256, (char *)g_hash_table_lookup(h->sha256, file->name));
+    } else if (!lh_cache_store_place(h->dir, file->name, part, &local)) {
+        unlink(part);
+        fail(h, local);
+    } else {
+        h->done_bytes += bytes;
+        file->sha256 = g_strdup(sha256);
+        fetch_more(h);
     }
-    g_free(file->sha256);
-    file->sha256 = g_strdup(sha256);
-    h->next_file++;
-    fetch_next(h);
 }
 
 static void on_progress(gint64 bytes_done, gpointer data)
 {
-    Holding *h = data;
-    h->work->funcs->progress(h->item, h->done_bytes + bytes_done, h->work->data);
+    Fetch *fetch = data;
+    fetch->bytes = bytes_done;
+    tell_progress(fetch->holding);
 }
 
-static void fetch_next(Holding *h)
+/* The next file that is not there yet; NULL: none. */
+static const LhCacheFile *next_missing(Holding *h)
+{
+    while (h->next_file < h->draft->files->len) {
+        const LhCacheFile *file = g_ptr_array_index(h->draft->files, h->next_file);
+        if (file->sha256 == NULL)
+            return file;
+        h->next_file++;
+    }
+    return NULL;
+}
+
+static void fetch_more(Holding *h)
 {
     LhCacheWork *work = h->work;
-    work->funcs->progress(h->item, h->done_bytes, work->data);
-    if (h->next_file >= h->draft->files->len) {
+    gboolean busy = FALSE;
+    for (guint i = 0; i < LH_CACHE_FETCHES; i++) {
+        Fetch *fetch = &h->fetches[i];
+        const LhCacheFile *file = fetch->op == 0 ? next_missing(h) : NULL;
+        if (file != NULL) {
+            fetch->holding = h;
+            fetch->file = h->next_file++;
+            fetch->part = lh_cache_store_part_path(work->store);
+            fetch->op = lh_store_fetch(work->objects, h->assignment->uri, file->name, fetch->part,
+                                       on_progress, on_fetched, fetch);
+        }
+        busy = busy || fetch->op != 0;
+    }
+    tell_progress(h);
+    if (!busy) {
         h->draft->loaded_at = lh_wall_ms(work->env);
         h->job = lh_cache_store_seal(work->store, h->dir, h->draft, sealed, h);
+    }
+}
+
+/* ---- what an earlier load has left ---- */
+
+static void rechecked(gpointer input, const GError *error, gpointer data)
+{
+    Holding *h = data;
+    h->job = NULL;
+    if (error != NULL) {
+        fail(h, error);
         return;
     }
-    const LhCacheFile *file = g_ptr_array_index(h->draft->files, h->next_file);
-    g_autoptr(GError) error = NULL;
-    g_autofree char *path = lh_cache_store_file_path(h->dir, file->name, &error);
-    if (path == NULL)
-        fail(h, error);
-    else
-        h->op = lh_store_fetch(work->objects, h->assignment->uri, file->name, path, on_progress,
-                               on_fetched, h);
+    const LhCacheEntry *kept = lh_cache_store_kept(input);
+    guint n = 0;
+    h->done_bytes = 0;
+    for (guint i = 0; i < kept->files->len; i++) {
+        const LhCacheFile *there = g_ptr_array_index(kept->files, i);
+        LhCacheFile *file = g_ptr_array_index(h->draft->files, i);
+        /* What is not as published is fetched over it. */
+        if (there->sha256 == NULL || !is_expected(h, file, there->sha256))
+            continue;
+        file->sha256 = g_strdup(there->sha256);
+        h->done_bytes += file->size;
+        n++;
+    }
+    lh_log(LH_LOG_INFO, "going on with an interrupted load", "item", h->item, "snapshot",
+           h->assignment->snapshot, "files", lh_fmt("%u of %u", n, kept->files->len), NULL);
+    fetch_more(h);
+}
+
+/* Takes up what is parked for this load, if something is. */
+static void resume_copy(Holding *h)
+{
+    if (h->dir != NULL)
+        return;
+    g_autoptr(LhCacheEntry) origin = origin_of(h);
+    h->dir = lh_cache_store_resume(h->work->store, origin, &h->done_bytes);
 }
 
 /* What is listed must be what was published, before a byte is copied. */
@@ -256,14 +355,17 @@ static void on_listed(const LhStoreEntry *entries, gsize n, const GError *error,
         lh_cache_entry_add(h->draft, entries[i].name, entries[i].size, NULL);
     if (!check_list(h))
         return;
-    g_autoptr(GError) local = NULL;
-    h->dir = lh_cache_store_begin(h->work->store, &local);
-    if (h->dir == NULL) {
-        fail(h, local);
+    h->next_file = 0;
+    if (h->dir != NULL) {
+        h->job = lh_cache_store_recheck(h->work->store, h->dir, h->draft, rechecked, h);
         return;
     }
-    h->next_file = 0;
-    fetch_next(h);
+    g_autoptr(GError) local = NULL;
+    h->dir = lh_cache_store_begin(h->work->store, h->draft, &local);
+    if (h->dir == NULL)
+        fail(h, local);
+    else
+        fetch_more(h);
 }
 
 /* ---- room ---- */
@@ -279,7 +381,9 @@ static gint64 taken_bytes(const Holding *h, gint64 *unwritten)
     g_hash_table_iter_init(&iter, h->work->holdings);
     while (g_hash_table_iter_next(&iter, NULL, &value)) {
         const Holding *other = value;
-        bytes += other->reserved;
+        if (other == h)
+            continue;
+        bytes += MAX(other->reserved, other->dir != NULL ? other->done_bytes : 0);
         *unwritten += MAX(other->reserved - other->done_bytes, 0);
     }
     return bytes;
@@ -288,12 +392,14 @@ static gint64 taken_bytes(const Holding *h, gint64 *unwritten)
 static void make_room(Holding *h)
 {
     LhCacheWork *work = h->work;
+    resume_copy(h);
     gint64 unwritten = 0;
     gint64 taken = taken_bytes(h, &unwritten);
     gint64 size = h->snapshot->size_bytes;
     gint64 disk_free = lh_cache_store_disk_free(work->store);
     gboolean fits = taken <= work->capacity_bytes - size;
-    gboolean fits_disk = disk_free - unwritten >= size;
+    gint64 there = h->dir != NULL ? h->done_bytes : 0;
+    gboolean fits_disk = disk_free - unwritten >= size - there;
     if (fits && fits_disk) {
         h->waits_for_room = FALSE;
         h->reserved = size;
@@ -302,6 +408,8 @@ static void make_room(Holding *h)
     }
     LhCacheEntry *victim = lh_cache_store_oldest_unheld(work->store);
     if (lh_cache_store_removing(work->store)) {
+        h->waits_for_room = TRUE;
+    } else if (lh_cache_store_discard_parked(work->store)) {
         h->waits_for_room = TRUE;
     } else if (victim != NULL) {
         lh_log(LH_LOG_INFO, "removing data that nobody holds, to make room", "snapshot",
@@ -561,11 +669,25 @@ static void work_serve(LhAgentWork *base, const char *item, gboolean on)
         h->entry->served--;
 }
 
+static void give_up_leftovers(gpointer data)
+{
+    LhCacheWork *work = data;
+    work->leftovers = NULL;
+    lh_cache_store_discard_parked(work->store);
+}
+
+static void watch_leftovers(LhCacheWork *work)
+{
+    lh_timer_clear(work->env, &work->leftovers);
+    work->leftovers = lh_timer_in(work->env, LEFTOVERS_MS, give_up_leftovers, work);
+}
+
 static void work_drop(LhAgentWork *base)
 {
     LhCacheWork *work = (LhCacheWork *)base;
     g_hash_table_remove_all(work->holdings);
     g_hash_table_remove_all(work->unknown);
+    watch_leftovers(work);
 }
 
 static char **work_warm(LhAgentWork *base)
@@ -632,6 +754,7 @@ LhCacheWork *lh_cache_work_new(LhEnv *env, LhEtcd *etcd, LhObjectStore *objects,
     work->holdings = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, holding_free);
     work->unknown = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, unknown_free);
     lh_cache_store_on_removed(store, something_removed, work);
+    watch_leftovers(work);
     declare_metrics(work);
     return work;
 }
@@ -640,7 +763,9 @@ void lh_cache_work_free(LhCacheWork *work)
 {
     if (work == NULL)
         return;
+    work->closing = TRUE;
     work_drop(&work->base);
+    lh_timer_clear(work->env, &work->leftovers);
     g_hash_table_unref(work->holdings);
     g_hash_table_unref(work->unknown);
     lh_cache_store_free(work->store);

@@ -2,10 +2,12 @@
  * The cache pool's work: snapshots copied from the object store, verified, kept on a disk, served.
  *
  * load: read published/snapshots/<snapshot> → on the disk already? check sizes, copy nothing
- *       → else make room, list, copy and compare every file, seal, rename into place
+ *       → else make room, list, keep what an interrupted load of the same has left whole, copy and
+ *         compare every other file, several at a time, seal, rename into place
  *       → --on-load → ready
  * release: --on-evict → data removed → released. What was failed by --on-load alone stays as warm
- * data. drop: copies end, data stays, and is offered as warm to the next registration.
+ * data. drop: copies end, data stays, and is offered as warm to the next registration;
+ * so do the whole files of a load that it has ended.
  *
  * Space: what is held, being loaded and in the trash never exceeds the capacity; warm data that
  * nobody holds makes way, oldest first, as soon as a load needs its room. Loop thread.

@@ -1,16 +1,285 @@
 /*
- * The object store's front: which uris may be touched at all, and which backend serves them.
+ * The object store's front: it checks uris, hands tasks to worker threads, and answers on the loop.
  *
- * It must not open anything: that a uri lies below a root as text says nothing about symbolic
- * links, which are the backend's to refuse.
+ * The loop alone looks at a task's functions and data, and only while the task is in the store's
+ * table; a cancelled task is out of it, so whatever its worker still posts is dropped. The worker
+ * looks at what is constant, at the atomics, and at the result, which it leaves before it posts the
+ * end.
  */
 #include "objectstore/objectstore.h"
 
 #include "base/errors.h"
+#include "base/workers.h"
 #include "objectstore/backend.h"
 #include "objectstore/beneath.h"
+#include "objectstore/objectstore_s3.h"
+#include "objectstore/s3_tuning.h"
 
 #include <string.h>
+#include <unistd.h>
+
+#define WORKERS     16
+#define PROGRESS_US (100 * 1000)
+
+typedef struct {
+    LhObjectStore base;
+    LhEnv *env;
+    char **roots;
+    LhWorkers *workers;
+    LhStoreBackend *file, *s3;
+    GHashTable *tasks; /* LhStoreOp → LhStoreTask, referenced */
+    LhStoreOp next_id;
+} Store;
+
+struct LhStoreTask {
+    gint refs;    /* atomic */
+    Store *store; /* outlives the workers */
+    LhStoreOp id;
+    /* Constant. */
+    gboolean is_fetch;
+    LhStoreBackend *backend;
+    LhStoreJob job;
+    char *uri, *name, *to_path;
+    GError *refused;
+    /* Between the threads. */
+    gint cancelled;
+    gint progress_posted;
+    gint64 bytes; /* with __atomic */
+    /* Loop only. */
+    LhStoreListFunc list_func;
+    LhStoreFetchFunc fetch_func;
+    LhStoreProgressFunc progress_func;
+    gpointer data;
+    /* The worker's, until it posts the end. */
+    gint64 next_progress_us;
+    GArray *entries; /* of LhStoreEntry, names owned */
+    char *sha256;
+    GError *error;
+};
+
+static void clear_entry(gpointer entry)
+{
+    g_free((char *)((LhStoreEntry *)entry)->name);
+}
+
+static void task_unref(gpointer data)
+{
+    LhStoreTask *task = data;
+    if (!g_atomic_int_dec_and_test(&task->refs))
+        return;
+    g_free(task->uri);
+    g_free(task->name);
+    g_free(task->to_path);
+    g_clear_error(&task->refused);
+    g_clear_pointer(&task->entries, g_array_unref);
+    g_free(task->sha256);
+    g_clear_error(&task->error);
+    g_free(task);
+}
+
+static LhStoreTask *task_ref(LhStoreTask *task)
+{
+    g_atomic_int_inc(&task->refs);
+    return task;
+}
+
+/* ---- worker side ---- */
+
+const LhStoreJob *lh_task_job(const LhStoreTask *task)
+{
+    return &task->job;
+}
+
+gboolean lh_task_cancelled(LhStoreTask *task)
+{
+    return g_atomic_int_get(&task->cancelled) != 0;
+}
+
+static void report_progress(gpointer data)
+{
+    LhStoreTask *task = data;
+    g_atomic_int_set(&task->progress_posted, 0);
+    if (!lh_task_cancelled(task) && task->progress_func != NULL)
+        task->progress_func(__atomic_load_n(&task->bytes, __ATOMIC_RELAXED), task->data);
+    task_unref(task);
+}
+
+void lh_task_progress(LhStoreTask *task, gint64 bytes)
+{
+    __atomic_store_n(&task->bytes, bytes, __ATOMIC_RELAXED);
+    if (task->progress_func == NULL)
+        return;
+    gint64 now = g_get_monotonic_time();
+    if (now < task->next_progress_us)
+        return;
+    task->next_progress_us = now + PROGRESS_US;
+    if (g_atomic_int_compare_and_exchange(&task->progress_posted, 0, 1))
+        lh_workers_post(task->store->workers, report_progress, task_ref(task), task_unref);
+}
+
+gboolean lh_task_add_entry(LhStoreTask *task, const char *name, gint64 size, GError **error)
+{
+    if (task->entries->len >= LH_STORE_MAX_FILES) {
+        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s: has more than %d files", task->uri,
+                    LH_STORE_MAX_FILES);
+        return FALSE;
+    }
+    LhStoreEntry entry = {.name = g_strdup(name), .size = size};
+    g_array_append_val(task->entries, entry);
+    return TRUE;
+}
+
+static gint compare_entries(gconstpointer a, gconstpointer b)
+{
+    return strcmp(((const LhStoreEntry *)a)->name, ((const LhStoreEntry *)b)->name);
+}
+
+static void do_list(LhStoreTask *task)
+{
+    task->entries = g_array_new(FALSE, FALSE, sizeof(LhStoreEntry));
+    g_array_set_clear_func(task->entries, clear_entry);
+    if (task->backend->v->list(task->backend, task, &task->error))
+        g_array_sort(task->entries, compare_entries);
+}
+
+static void do_fetch(LhStoreTask *task)
+{
+    task->next_progress_us = g_get_monotonic_time() + PROGRESS_US;
+    task->sha256 = task->backend->v->fetch(task->backend, task, &task->error);
+}
+
+/* ---- loop side ---- */
+
+/* Cancelled after its last byte: nobody will hear that the file is there. */
+static void remove_unwanted(LhStoreTask *task)
+{
+    if (task->is_fetch && task->sha256 != NULL)
+        unlink(task->to_path);
+}
+
+static void finish(gpointer data)
+{
+    LhStoreTask *task = data;
+    if (lh_task_cancelled(task)) {
+        remove_unwanted(task);
+        task_unref(task);
+        return;
+    }
+    g_hash_table_remove(task->store->tasks, &task->id);
+    gboolean ok = task->error == NULL;
+    if (task->is_fetch)
+        task->fetch_func(ok ? task->bytes : 0, ok ? task->sha256 : NULL, task->error, task->data);
+    else
+        task->list_func(ok ? (const LhStoreEntry *)(gpointer)task->entries->data : NULL,
+                        ok ? task->entries->len : 0, task->error, task->data);
+    task_unref(task);
+}
+
+/* Never delivered: the store is being freed, which has cancelled it. */
+static void drop_finish(gpointer data)
+{
+    remove_unwanted(data);
+    task_unref(data);
+}
+
+static void work(gpointer data)
+{
+    LhStoreTask *task = data;
+    if (task->refused != NULL)
+        task->error = g_error_copy(task->refused);
+    else if (!lh_task_cancelled(task))
+        task->is_fetch ? do_fetch(task) : do_list(task);
+    lh_workers_post(task->store->workers, finish, task, drop_finish);
+}
+
+static LhStoreTask *task_new(Store *store, const char *uri, gpointer data)
+{
+    LhStoreTask *task = g_new0(LhStoreTask, 1);
+    const char *const *roots = (const char *const *)store->roots;
+    task->refs = 1;
+    task->store = store;
+    task->id = store->next_id++;
+    task->uri = g_strdup(uri);
+    task->data = data;
+    task->backend = g_str_has_prefix(uri, LH_S3_SCHEME) ? store->s3 : store->file;
+    lh_store_uri_permitted(uri, roots, &task->refused);
+    return task;
+}
+
+static LhStoreOp task_start(LhStoreTask *task)
+{
+    Store *store = task->store;
+    LhStoreOp id = task->id;
+    task->job = (LhStoreJob){
+        .uri = task->uri,
+        .root = lh_store_root_of(task->uri, (const char *const *)store->roots),
+        .name = task->name,
+        .to_path = task->to_path,
+        .seed = (guint32)lh_random(store->env),
+    };
+    g_hash_table_insert(store->tasks, &task->id, task);
+    lh_workers_run(store->workers, work, task_ref(task));
+    return id;
+}
+
+static LhStoreOp store_list(LhObjectStore *base, const char *uri, LhStoreListFunc func,
+                            gpointer data)
+{
+    LhStoreTask *task = task_new((Store *)base, uri, data);
+    task->list_func = func;
+    return task_start(task);
+}
+
+static LhStoreOp store_fetch(LhObjectStore *base, const char *uri, const char *name,
+                             const char *to_path, LhStoreProgressFunc progress,
+                             LhStoreFetchFunc func, gpointer data)
+{
+    LhStoreTask *task = task_new((Store *)base, uri, data);
+    task->is_fetch = TRUE;
+    task->name = g_strdup(name);
+    task->to_path = g_strdup(to_path);
+    task->progress_func = progress;
+    task->fetch_func = func;
+    if (task->refused == NULL && !lh_relative_path_valid(name))
+        g_set_error(&task->refused, LH_ERROR, LH_ERR_INVALID,
+                    "%s: \"%s\" is not a name of a file below it", uri, name);
+    return task_start(task);
+}
+
+static void cancel(LhStoreTask *task)
+{
+    g_atomic_int_set(&task->cancelled, 1);
+    if (task->backend->v->wake != NULL)
+        task->backend->v->wake(task->backend, task);
+}
+
+static void store_cancel(LhObjectStore *base, LhStoreOp id)
+{
+    Store *store = (Store *)base;
+    LhStoreTask *task = g_hash_table_lookup(store->tasks, &id);
+    if (task == NULL)
+        return;
+    cancel(task);
+    g_hash_table_remove(store->tasks, &id);
+}
+
+static void store_free(LhObjectStore *base)
+{
+    Store *store = (Store *)base;
+    GHashTableIter iter;
+    gpointer task;
+    g_hash_table_iter_init(&iter, store->tasks);
+    while (g_hash_table_iter_next(&iter, NULL, &task))
+        cancel(task);
+    lh_workers_free(store->workers);
+    g_hash_table_unref(store->tasks);
+    store->file->v->free(store->file);
+    store->s3->v->free(store->s3);
+    g_strfreev(store->roots);
+    g_free(store);
+}
+
+/* ---- the interface ---- */
 
 LhStoreOp lh_store_list(LhObjectStore *store, const char *uri, LhStoreListFunc func, gpointer data)
 {
@@ -37,88 +306,89 @@ void lh_store_free(LhObjectStore *store)
         store->v->free(store);
 }
 
-/* The path in "file:///dir/sub/" or "s3://bucket/key/": what follows the scheme (and file's '/'),
- * without the trailing '/'. NULL: not such a uri. "" is the whole file system. */
-static char *uri_path(const char *uri)
+static char **normal_roots(const char *const *roots, GError **error)
 {
-    const char *rest;
-    if (g_str_has_prefix(uri, LH_FILE_SCHEME "/"))
-        rest = uri + strlen(LH_FILE_SCHEME "/");
-    else if (g_str_has_prefix(uri, LH_S3_SCHEME))
-        rest = uri + strlen(LH_S3_SCHEME);
-    else
-        return NULL;
-    gsize n = strlen(rest);
-    if (n == 0)
-        return g_str_has_prefix(uri, LH_FILE_SCHEME) ? g_strdup("") : NULL;
-    if (rest[n - 1] != '/')
-        return NULL;
-    g_autofree char *path = g_strndup(rest, n - 1);
-    return lh_relative_path_valid(path) ? g_steal_pointer(&path) : NULL;
-}
-
-const char *lh_store_root_of(const char *uri, const char *const *roots)
-{
-    g_autofree char *path = uri_path(uri);
-    if (path == NULL)
-        return NULL;
-    for (gsize i = 0; roots != NULL && roots[i] != NULL; i++) {
-        gsize n = strlen(roots[i]);
-        if (strncmp(uri, roots[i], n) != 0)
-            continue;
-        if (roots[i][n - 1] == '/' && uri[n] != '\0')
-            return roots[i];
-        if (roots[i][n - 1] != '/' && uri[n] == '/' && uri[n + 1] != '\0')
-            return roots[i];
-    }
-    return NULL;
-}
-
-gboolean lh_store_uri_below(const char *uri, const char *const *roots)
-{
-    return lh_store_root_of(uri, roots) != NULL;
-}
-
-gboolean lh_store_uri_permitted(const char *uri, const char *const *roots, GError **error)
-{
-    if (g_str_has_prefix(uri, LH_S3_SCHEME)) {
-        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s: s3:// is not supported by this build",
-                    uri);
-        return FALSE;
-    }
-    g_autofree char *path = uri_path(uri);
-    if (path == NULL) {
-        g_set_error(
-            error, LH_ERROR, LH_ERR_INVALID,
-            "%s: must be file:///dir/ with a '/' at its end and no empty, \".\" or \"..\" part",
-            uri);
-        return FALSE;
-    }
-    if (lh_store_root_of(uri, roots) == NULL) {
-        g_set_error(error, LH_ERROR, LH_ERR_FORBIDDEN, "%s: not below any of objectStore.roots",
-                    uri);
-        return FALSE;
-    }
-    return TRUE;
-}
-
-LhObjectStore *lh_objectstore_new(LhEnv *env G_GNUC_UNUSED, const LhObjectStoreOptions *options,
-                                  GError **error)
-{
-    const char *const *roots = options->roots;
     g_autoptr(GPtrArray) normal = g_ptr_array_new_with_free_func(g_free);
     for (gsize i = 0; roots != NULL && roots[i] != NULL; i++) {
         char *root = g_str_has_suffix(roots[i], "/") ? g_strdup(roots[i])
                                                      : g_strconcat(roots[i], "/", NULL);
         g_ptr_array_add(normal, root);
-        g_autofree char *path = uri_path(root);
+        g_autofree char *path = lh_store_uri_path(root);
         if (path == NULL) {
             g_set_error(error, LH_ERROR, LH_ERR_INVALID,
-                        "objectStore.roots: %s: must be file:///dir/ or s3://bucket/key/",
-                        roots[i]);
+                        "%s: must be file:///dir/ or s3://bucket/key/", roots[i]);
             return NULL;
         }
     }
     g_ptr_array_add(normal, NULL);
-    return lh_store_file_new((char **)g_ptr_array_free(g_steal_pointer(&normal), FALSE));
+    return (char **)g_ptr_array_free(g_steal_pointer(&normal), FALSE);
+}
+
+LhObjectStore *lh_objectstore_new_tuned(LhEnv *env, const LhObjectStoreOptions *options,
+                                        const LhS3Tuning *tuning, GError **error)
+{
+    static const LhObjectStoreVtable vtable = {
+        .list = store_list,
+        .fetch = store_fetch,
+        .cancel = store_cancel,
+        .free = store_free,
+    };
+    g_auto(GStrv) roots = normal_roots(options->roots, error);
+    if (roots == NULL) {
+        g_prefix_error(error, "objectStore.roots: ");
+        return NULL;
+    }
+    LhStoreBackend *s3 = lh_store_s3_new(options, tuning, error);
+    if (s3 == NULL)
+        return NULL;
+    (void)lh_error_quark(); /* before there are threads: GLib makes a quark without a lock */
+    Store *store = g_new0(Store, 1);
+    store->base.v = &vtable;
+    store->env = env;
+    store->roots = g_steal_pointer(&roots);
+    store->workers = lh_workers_new(WORKERS);
+    store->file = lh_store_file_new();
+    store->s3 = s3;
+    store->tasks = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, task_unref);
+    store->next_id = 1;
+    return &store->base;
+}
+
+LhObjectStore *lh_objectstore_new(LhEnv *env, const LhObjectStoreOptions *options, GError **error)
+{
+    return lh_objectstore_new_tuned(env, options, &lh_s3_tuning_default, error);
+}
+
+/* ---- settings ---- */
+
+static const char *setting(const LhConfig *config, const char *path)
+{
+    const char *value = lh_config_string(config, path);
+    return value != NULL && *value != '\0' ? value : NULL;
+}
+
+gboolean lh_objectstore_options_read(const LhConfig *config, LhObjectStoreOptions *out,
+                                     GError **error)
+{
+    const LhObjectStoreOptions read = {
+        .roots = lh_config_list(config, "objectStore.roots"),
+        .endpoint = setting(config, "objectStore.endpoint"),
+        .region = setting(config, "objectStore.region"),
+        .addressing = setting(config, "objectStore.addressing"),
+        .access_key_file = setting(config, "objectStore.accessKeyFile"),
+        .secret_key_file = setting(config, "objectStore.secretKeyFile"),
+        .cacert = setting(config, "objectStore.cacert"),
+    };
+    g_autoptr(GError) local = NULL;
+    g_auto(GStrv) roots = normal_roots(read.roots, &local);
+    const char *path = "objectStore.roots";
+    if (roots != NULL)
+        path = lh_store_s3_options_check(&read, &local);
+    if (path != NULL) {
+        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s: %s", lh_config_source(config, path),
+                    local->message);
+        return FALSE;
+    }
+    *out = read;
+    return TRUE;
 }

@@ -4,6 +4,7 @@
  */
 #include "base/errors.h"
 #include "objectstore/objectstore.h"
+#include "tests/fakes/s3_faults.h"
 
 #include <sched.h>
 #include <setjmp.h>
@@ -14,6 +15,10 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+/* links: fakes */
+
+#define BYTES (1024 * 1024)
 
 static char *dir;
 static gboolean have_disk;
@@ -31,23 +36,11 @@ static void on_fetch(gint64 bytes G_GNUC_UNUSED, const char *sha256 G_GNUC_UNUSE
     answer->error = error != NULL ? g_error_copy(error) : NULL;
 }
 
-static void a_full_disk_is_told_apart(void **state)
+static void expect_no_space(const LhObjectStoreOptions *options, const char *uri)
 {
-    (void)state;
-    if (!have_disk)
-        skip();
-    g_autofree char *source = g_build_filename(dir, "store", "s", NULL);
-    g_autofree char *file = g_build_filename(source, "x", NULL);
     g_autofree char *to = g_build_filename(dir, "disk", "x", NULL);
-    g_autofree char *root = g_strconcat("file://", dir, "/store/", NULL);
-    g_autofree char *uri = g_strconcat(root, "s/", NULL);
-    const char *const roots[] = {root, NULL};
-    assert_int_equal(g_mkdir_with_parents(source, 0755), 0);
-    g_autofree char *data = g_malloc0(1024 * 1024);
-    assert_true(g_file_set_contents(file, data, 1024 * 1024, NULL));
-
     LhEnv *env = lh_env_glib_new(NULL);
-    LhObjectStore *store = lh_objectstore_new(env, &(LhObjectStoreOptions){.roots = roots}, NULL);
+    LhObjectStore *store = lh_objectstore_new(env, options, NULL);
     Answer answer = {0};
     lh_store_fetch(store, uri, "x", to, NULL, on_fetch, &answer);
     gint64 deadline = g_get_monotonic_time() + 20 * G_USEC_PER_SEC;
@@ -59,6 +52,34 @@ static void a_full_disk_is_told_apart(void **state)
     g_clear_error(&answer.error);
     lh_store_free(store);
     lh_env_free(env);
+}
+
+static void a_full_disk_is_told_apart(void **state)
+{
+    (void)state;
+    if (!have_disk)
+        skip();
+    g_autofree char *source = g_build_filename(dir, "store", "s", NULL);
+    g_autofree char *file = g_build_filename(source, "x", NULL);
+    g_autofree char *root = g_strconcat("file://", dir, "/store/", NULL);
+    g_autofree char *uri = g_strconcat(root, "s/", NULL);
+    const char *const roots[] = {root, NULL};
+    assert_int_equal(g_mkdir_with_parents(source, 0755), 0);
+    g_autofree char *data = g_malloc0(BYTES);
+    assert_true(g_file_set_contents(file, data, BYTES, NULL));
+    expect_no_space(&(LhObjectStoreOptions){.roots = roots}, uri);
+}
+
+static void from_s3_too(void **state)
+{
+    (void)state;
+    if (!have_disk)
+        skip();
+    S3Faults *server = s3_faults_new();
+    g_autofree char *data = g_malloc0(BYTES);
+    s3_faults_put(server, "/b/s/x", data, BYTES);
+    expect_no_space(&(LhObjectStoreOptions){.endpoint = s3_faults_endpoint(server)}, "s3://b/s/");
+    s3_faults_free(server);
 }
 
 /* Before any thread: a user namespace cannot be entered later. */
@@ -75,7 +96,8 @@ int main(void)
 {
     dir = g_dir_make_tmp("lh-full-XXXXXX", NULL);
     have_disk = mount_disk();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_full_disk_is_told_apart)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_full_disk_is_told_apart),
+                                       cmocka_unit_test(from_s3_too)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     g_autofree char *disk = g_build_filename(dir, "disk", NULL);
     if (have_disk)
