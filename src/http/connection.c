@@ -32,8 +32,13 @@ static void connection_expire(LhHttpConnection *connection)
                                 "Connection: close\r\nContent-Length: 0\r\n\r\n";
     /* Nothing else is being written: the previous reply is complete, this one has not begun. */
     if (connection->target != NULL) {
-        ssize_t sent = send(connection->fd, reply, sizeof reply - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-        (void)sent;
+        if (connection->session != NULL) {
+            lh_tls_send(connection->session, reply, sizeof reply - 1);
+        } else {
+            ssize_t sent = send(connection->fd, reply, sizeof reply - 1,
+                                MSG_DONTWAIT | MSG_NOSIGNAL);
+            (void)sent;
+        }
     }
     lh_http_connection_cut(connection);
 }
@@ -101,6 +106,12 @@ void lh_http_on_connection(void *data, struct MHD_Connection *mhd, void **contex
         connection->connection = mhd;
         connection->fd =
             MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+        if (server->tls != NULL) {
+            connection->session =
+                MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION)->tls_session;
+            lh_tls_refresh(server->tls, lh_mono_ms(server->env));
+            connection->credentials = lh_tls_begin(server->tls, connection->session);
+        }
         connection->link.data = connection->waiting_link.data = connection;
         g_queue_push_tail_link(&server->connections, &connection->link);
         struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = connection};
@@ -114,6 +125,8 @@ void lh_http_on_connection(void *data, struct MHD_Connection *mhd, void **contex
     server->again = TRUE;
     lh_http_connection_stop_waiting(connection);
     g_queue_unlink(&server->connections, &connection->link);
+    lh_tls_credentials_unref(connection->credentials);
+    lh_tls_peer_clear(&connection->peer);
     g_free(connection->target);
     g_free(connection);
 }
