@@ -43,6 +43,9 @@ typedef struct {
     char *target; /* of the request being read; NULL: its first line has not come yet */
     LhHttpRequest *request;
     gpointer session; /* GnuTLS's; NULL: no TLS */
+    gboolean handshaken, parked;
+    GList handshake_link;  /* in server->handshakes, if it is to be parked */
+    gboolean handshake_on; /* it is there */
     LhTlsCredentials *credentials;
     LhTlsPeer peer;
     gboolean peer_closed; /* its sending side */
@@ -66,10 +69,10 @@ struct LhHttpServer {
     guint audit_lines; /* about strangers, in this period */
     guint64 audit_left_out;
     LhTimer *audit_timer; /* the end of the period; NULL: none has begun */
-    gboolean again; /* libmicrohttpd must run once more, though nothing is readable */
+    gboolean again;       /* libmicrohttpd must run once more, though nothing is readable */
     gsize max_body;
     GPtrArray *routes;
-    GQueue connections, waiting, streams;
+    GQueue connections, waiting, streams, handshakes;
     LhTimer *deadline_timer, *comment_timer;
     gint64 deadline_timer_ms;
 };
@@ -134,6 +137,8 @@ void lh_http_connection_cut(LhHttpConnection *connection);
 /* The client is not there any more: whoever waits for it on our side is told. */
 void lh_http_connection_lost(LhHttpConnection *connection);
 void lh_http_hangups_read(LhHttpServer *server);
+/* After libmicrohttpd has run: until their sockets are ready, handshakes are kept from it. */
+void lh_http_handshakes_park(LhHttpServer *server);
 
 /* target.c: origin-form only. False: *why is static storage, outputs are untouched. */
 gboolean lh_http_target_parse(const char *target, char **path, GPtrArray **query, const char **why);

@@ -285,6 +285,7 @@ static gboolean source_dispatch(GSource *source, GSourceFunc func, gpointer data
     lh_http_hangups_read(server);
     server->again = FALSE;
     MHD_run(server->daemon);
+    lh_http_handshakes_park(server);
     return G_SOURCE_CONTINUE;
 }
 
@@ -367,7 +368,7 @@ static struct MHD_Daemon *daemon_start(LhHttpServer *server, int fd, const LhHtt
     guint max = options->max_connections > 0 ? options->max_connections : 1024;
     guint per_ip = options->max_per_ip > 0 ? options->max_per_ip : MAX(max / 2, 1);
     struct MHD_OptionItem tls[] = {
-        {MHD_OPTION_HTTPS_CERT_CALLBACK, (intptr_t)lh_tls_no_certificate, NULL},
+        {MHD_OPTION_HTTPS_CERT_CALLBACK, 0, (gpointer)(intptr_t)lh_tls_no_certificate},
         {MHD_OPTION_HTTPS_PRIORITIES, 0, (gpointer)LH_TLS_PRIORITIES},
         {MHD_OPTION_END, 0, NULL},
     };

@@ -144,8 +144,8 @@ static gboolean authority_load(LhTls *tls, gboolean *changed, GError **error)
             g_free(tls->ca_text);
             tls->ca_text = g_steal_pointer(&text);
             if (tls->current != NULL) {
-                take_credentials(tls, credentials_new(tls, tls->cert_text, tls->key_text,
-                                                      tls->ca_text, NULL));
+                take_credentials(
+                    tls, credentials_new(tls, tls->cert_text, tls->key_text, tls->ca_text, NULL));
             }
         }
     }
@@ -215,8 +215,29 @@ int lh_tls_no_certificate(void)
     return -1;
 }
 
-LhTlsCredentials *lh_tls_begin(LhTls *tls, gpointer session)
+static int on_finished(gnutls_session_t session, unsigned type, unsigned when, unsigned incoming,
+                       const gnutls_datum_t *message)
 {
+    (void)type;
+    (void)when;
+    (void)message;
+    if (incoming != 0) {
+        *(gboolean *)gnutls_session_get_ptr(session) = TRUE;
+    }
+    return 0;
+}
+
+gboolean lh_tls_wants_write(gpointer session)
+{
+    return gnutls_record_get_direction(session) == 1;
+}
+
+/* libmicrohttpd uses the session's pointer for pre-shared keys only. */
+LhTlsCredentials *lh_tls_begin(LhTls *tls, gpointer session, gboolean *done)
+{
+    gnutls_session_set_ptr(session, done);
+    gnutls_handshake_set_hook_function(session, GNUTLS_HANDSHAKE_FINISHED, GNUTLS_HOOK_POST,
+                                       on_finished);
     tls->current->refs++;
     gnutls_credentials_set(session, GNUTLS_CRD_CERTIFICATE, tls->current->handle);
     gnutls_certificate_server_set_request(session, tls->trust != NULL ? GNUTLS_CERT_REQUEST

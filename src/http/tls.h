@@ -26,8 +26,11 @@ void lh_tls_free(LhTls *tls);
  * last good stays. */
 void lh_tls_refresh(LhTls *tls, gint64 now_ms);
 
-/* Before the handshake; @session is a gnutls_session_t. For lh_tls_credentials_unref. */
-LhTlsCredentials *lh_tls_begin(LhTls *tls, gpointer session);
+/* Before the handshake; @session is a gnutls_session_t. For lh_tls_credentials_unref. *@done, which must
+ * last as long as the session, becomes TRUE when all of the client's part has come. */
+LhTlsCredentials *lh_tls_begin(LhTls *tls, gpointer session, gboolean *done);
+/* An interrupted handshake goes on when its socket is writable (FALSE: readable). */
+gboolean lh_tls_wants_write(gpointer session);
 void lh_tls_credentials_unref(LhTlsCredentials *credentials); /* accepts NULL */
 /* After the handshake; as much as goes out at once. */
 void lh_tls_send(gpointer session, const char *data, gsize len);

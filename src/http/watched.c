@@ -81,8 +81,8 @@ char *lh_watched_read(LhWatched *file, gsize *len, gboolean *changed, GError **e
         text = read_all(file, fd, len, &local);
         close(fd);
     }
-    g_autofree char *now = text != NULL ? g_compute_checksum_for_data(
-                                              G_CHECKSUM_SHA256, (const guchar *)text, *len)
+    g_autofree char *now = text != NULL ? g_compute_checksum_for_data(G_CHECKSUM_SHA256,
+                                                                      (const guchar *)text, *len)
                                         : g_strdup(local->message);
     if (g_strcmp0(now, file->seen) != 0) {
         *changed = TRUE;
