@@ -37,7 +37,7 @@ static inline void keep_line(const char *line, gpointer data)
     g_ptr_array_add(data, g_strdup(line));
 }
 
-/* Of the lines that hold all of the NULL-ended @parts. */
+/* How many lines hold both; @other may be NULL. */
 static inline guint n_lines(const Lab *lab, const char *part, const char *other)
 {
     guint n = 0;
@@ -54,7 +54,8 @@ static inline void assert_line(const Lab *lab, const char *part, const char *oth
         for (guint i = 0; i < lab->log->len; i++) {
             print_message("%s\n", (char *)lab->log->pdata[i]);
         }
-        fail_msg("%u lines have %s and %s", n_lines(lab, part, other), part, other);
+        fail_msg("%u lines have %s and %s", n_lines(lab, part, other), part,
+                 other != NULL ? other : "whatever");
     }
 }
 
