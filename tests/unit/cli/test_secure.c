@@ -4,6 +4,7 @@
  * The program against a server with TLS: which servers it trusts, how it says who it is, and what it
  * says when either does not work.
  */
+#include "cli/client.h"
 #include "tests/fakes/certs.h"
 #include "world.h"
 
@@ -142,7 +143,6 @@ static void test_untrusted(void **state)
                                              world->url);
     assert_true(g_str_has_prefix(world->err, start));
     assert_ptr_equal(strchr(world->err, '\n'), world->err + strlen(world->err) - 1);
-    /* It is not tried again for half a minute either. */
     assert_run(3, "get", "services", "-w", "--cacert", stranger.cert);
     assert_run(3, "wait", "service", "a", "--for=delete", "--cacert", stranger.cert);
     assert_contains(world->err, "its certificate is not trusted");
@@ -238,6 +238,32 @@ static void test_watch(void **state)
     assert_string_equal(world->err, "leasehold: services/a: the token is not known\n");
 }
 
+static gboolean no_event(const char *event, gint64 revision, const cJSON *object, gpointer data)
+{
+    (void)event;
+    (void)revision;
+    (void)object;
+    (void)data;
+    return FALSE;
+}
+
+/* Of a certificate that is not to be trusted a second try would say the same. */
+static void test_watch_of_an_untrusted_server(void **state)
+{
+    World *world = *state;
+    LhEnv *env = lh_env_glib_new(NULL);
+    const LhClientOptions options = {.server = world->url, .cacert = stranger.cert};
+    LhClient *untrusting = lh_client_new(env, &options, NULL);
+    LhWatch watch = {.plural = "services", .func = no_event};
+    g_autoptr(GError) error = NULL;
+    LhWatchEnd end = lh_client_watch(untrusting, &watch, 1, lh_mono_ms(env) + 20000, &error);
+    assert_int_equal(end, LH_WATCH_ERROR);
+    assert_true(g_error_matches(error, LH_ERROR, LH_ERR_AUTH));
+    assert_int_equal(world->requests->len, 0);
+    lh_client_free(untrusting);
+    lh_env_free(env);
+}
+
 #define with(setup_, name) cmocka_unit_test_setup_teardown(name, setup_, teardown)
 
 int main(void)
@@ -253,6 +279,7 @@ int main(void)
         with(setup_tls, test_files),
         with(setup, test_plain_http),
         with(setup_tls, test_watch),
+        with(setup_tls, test_watch_of_an_untrusted_server),
     };
     return cmocka_run_group_tests_name("cli/secure", tests, setup_files, teardown_files);
 }

@@ -144,6 +144,29 @@ static void test_stream(void **state)
     }
 }
 
+/* A reader that sleeps is given up, and until then the loop does not turn for nothing. */
+static void test_stream_reader_sleeps(void **state)
+{
+    Lab *lab = *state;
+    Fixture *f = lab->f;
+    Call *call = raw_connect(lab);
+    g_autofree char *large = g_strnfill(100 * 1024, 'x');
+    g_autofree char *request = g_strdup_printf("GET /events HTTP/1.1\r\nHost: 127.0.0.1:%u\r\n\r\n",
+                                               f->port);
+    guint sent = 0;
+    raw_send(lab, call, request, strlen(request));
+    lab_wait_for(f->stream != NULL);
+    for (; f->stream != NULL && sent < 1000; sent++) {
+        lh_http_stream_send(f->stream, sent, "PUT", large);
+        settle();
+    }
+    assert_in_range(sent, 40, 400);
+    assert_int_equal(f->n_closed, 1);
+    assert_int_equal(status_of(lab, "GET", "/hello", NULL, NULL), 200);
+    lab_wait_for(raw_read(call));
+    call_free(lab, call);
+}
+
 static void test_late_reply(void **state)
 {
     Lab *lab = *state;
@@ -405,6 +428,7 @@ int main(void)
         tls_case(test_large_bodies),
         tls_case(test_pending_data),
         tls_case(test_stream),
+        tls_case(test_stream_reader_sleeps),
         tls_case(test_late_reply),
         tls_case(test_free_with_open_requests),
         tls_case(test_slow_handshake),

@@ -122,11 +122,11 @@ static void secrets_are_not_recorded(void **state)
          "{\"metadata\":{\"labels\":{\"config\":\"label\"}},\"spec\":{\"connector\":\"s3\",\"priority\":7,"
          "\"config\":{\"user\":\"hush-1\",\"n\":9007199254740991,\"b\":true,\"deep\":[{\"x\":[\"hush-2\"]}],"
          "\"password\":{\"fromFile\":\"/etc/file-1\"},"
-         "\"odd\":{\"fromFile\":\"hush-3\",\"and\":\"hush-4\"}}}}",
+         "\"odd\":{\"fromFile\":\"hush-3\",\"and\":\"hush-4\"},\"odder\":{\"fromFile\":[\"hush-13\"]}}}}",
          "{\"metadata\":{\"labels\":{\"config\":\"label\"}},\"spec\":{\"connector\":\"s3\",\"priority\":7,"
          "\"config\":{\"user\":\"(redacted)\",\"n\":9007199254740991,\"b\":true,"
          "\"deep\":[{\"x\":[\"(redacted)\"]}],\"password\":{\"fromFile\":\"/etc/file-1\"},"
-         "\"odd\":{\"fromFile\":\"(redacted)\",\"and\":\"(redacted)\"}}}}"},
+         "\"odd\":{\"fromFile\":\"(redacted)\",\"and\":\"(redacted)\"},\"odder\":{\"fromFile\":[\"(redacted)\"]}}}}"},
         {"desired/seeds/plain", "{\"spec\": {\"url\": \"http://x\"}}",
          "{\"spec\": {\"url\": \"http://x\"}}"},
         {"desired/seeds/broken", "{\"spec\":{\"config\":{\"p\":\"hush-5\"}}", NULL},
