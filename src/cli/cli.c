@@ -278,17 +278,28 @@ static gboolean token_read(const LhCli *cli, char **token, GError **error)
     return TRUE;
 }
 
+/* An empty variable is as good as none. */
+static const char *either(const char *option, const char *variable)
+{
+    const char *value = option != NULL ? option : g_getenv(variable);
+    return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
 static gboolean client_open(LhCli *cli, GError **error)
 {
     g_autofree char *token = NULL;
-    const char *server = cli->o.server != NULL ? cli->o.server : g_getenv("LEASEHOLD_SERVER");
     if (!token_read(cli, &token, error)) {
         return FALSE;
     }
-    if (server == NULL || server[0] == '\0') {
-        server = DEFAULT_SERVER;
-    }
-    cli->client = lh_client_new(cli->env, server, token, error);
+    const char *server = either(cli->o.server, "LEASEHOLD_SERVER");
+    const LhClientOptions options = {
+        .server = server != NULL ? server : DEFAULT_SERVER,
+        .token = token,
+        .cacert = either(cli->o.cacert, "LEASEHOLD_CACERT"),
+        .cert = either(cli->o.cert, "LEASEHOLD_CERT"),
+        .key = either(cli->o.key, "LEASEHOLD_KEY"),
+    };
+    cli->client = lh_client_new(cli->env, &options, error);
     return cli->client != NULL;
 }
 

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "cli/client_internal.h"
 
+#include <arpa/inet.h>
 #include <string.h>
 
 #define MAX_BODY_BYTES  (256 * 1024 * 1024)
@@ -19,6 +20,14 @@
 #define MAX_LIST_STARTS 5
 
 /* ---- setting up ---- */
+
+/* Where nobody else can listen, and no proxy is asked. */
+static gboolean is_loopback(const char *host)
+{
+    struct in_addr address;
+    return g_ascii_strcasecmp(host, "localhost") == 0 || strcmp(host, "[::1]") == 0 ||
+           (inet_pton(AF_INET, host, &address) == 1 && ntohl(address.s_addr) >> 24 == 127);
+}
 
 static gboolean server_parse(LhClient *client, const char *server, GError **error)
 {
@@ -31,8 +40,8 @@ static gboolean server_parse(LhClient *client, const char *server, GError **erro
                   curl_url_get(url, CURLUPART_QUERY, &query, 0) != CURLUE_OK &&
                   curl_url_get(url, CURLUPART_USER, &user, 0) != CURLUE_OK;
     if (ok) {
-        client->direct = g_ascii_strcasecmp(host, "localhost") == 0 ||
-                         g_str_has_prefix(host, "127.") || strcmp(host, "[::1]") == 0;
+        client->direct = is_loopback(host);
+        client->tls = strcmp(scheme, "https") == 0;
         gsize len = strlen(server);
         while (len > 0 && server[len - 1] == '/') {
             len--;
@@ -52,6 +61,12 @@ static gboolean server_parse(LhClient *client, const char *server, GError **erro
 
 static gboolean token_add(LhClient *client, const char *token, GError **error)
 {
+    if (!client->tls && !client->direct) {
+        g_set_error(error, LH_ERROR, LH_ERR_INVALID,
+                    "server %s: a token is not sent to another machine without TLS; use https",
+                    client->server);
+        return FALSE;
+    }
     for (const char *p = token; *p != '\0'; p++) {
         if (!g_ascii_isgraph(*p)) {
             g_set_error(error, LH_ERROR, LH_ERR_INVALID,
@@ -64,12 +79,26 @@ static gboolean token_add(LhClient *client, const char *token, GError **error)
     return TRUE;
 }
 
-LhClient *lh_client_new(LhEnv *env, const char *server, const char *token, GError **error)
+static gboolean files_add(LhClient *client, const LhClientOptions *options, GError **error)
+{
+    if ((options->cert != NULL) != (options->key != NULL)) {
+        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s: needs %s too",
+                    options->cert != NULL ? "--cert" : "--key",
+                    options->cert != NULL ? "--key" : "--cert");
+        return FALSE;
+    }
+    client->cacert = g_strdup(options->cacert);
+    client->cert = g_strdup(options->cert);
+    client->key = g_strdup(options->key);
+    return TRUE;
+}
+
+LhClient *lh_client_new(LhEnv *env, const LhClientOptions *options, GError **error)
 {
     LhClient *client = g_new0(LhClient, 1);
     client->env = env;
-    if (!server_parse(client, server, error) ||
-        (token != NULL && !token_add(client, token, error))) {
+    if (!server_parse(client, options->server, error) || !files_add(client, options, error) ||
+        (options->token != NULL && !token_add(client, options->token, error))) {
         lh_client_free(client);
         return NULL;
     }
@@ -87,6 +116,9 @@ void lh_client_free(LhClient *client)
     }
     curl_slist_free_all(client->auth);
     cJSON_Delete(client->problem);
+    g_free(client->cacert);
+    g_free(client->cert);
+    g_free(client->key);
     g_free(client->server);
     g_free(client);
 }
@@ -107,6 +139,16 @@ void lh_client_setup(const LhClient *client, CURL *curl, const char *path)
     curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
     curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, (long)SILENCE_S);
     curl_easy_setopt(curl, CURLOPT_USERAGENT, "leasehold");
+    curl_easy_setopt(curl, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+    if (client->cacert != NULL) {
+        /* Nobody else is trusted then. */
+        curl_easy_setopt(curl, CURLOPT_CAINFO, client->cacert);
+        curl_easy_setopt(curl, CURLOPT_CAPATH, NULL);
+    }
+    if (client->cert != NULL) {
+        curl_easy_setopt(curl, CURLOPT_SSLCERT, client->cert);
+        curl_easy_setopt(curl, CURLOPT_SSLKEY, client->key);
+    }
     if (client->direct) {
         curl_easy_setopt(curl, CURLOPT_PROXY, "");
     }
@@ -164,11 +206,39 @@ void lh_client_refused(LhClient *client, const char *path, guint status, const G
                 named ? "" : ": ", detail);
 }
 
-void lh_client_unreachable(const LhClient *client, CURLcode code, const char *details,
+gboolean lh_client_is_final(CURLcode code)
+{
+    return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CERTPROBLEM ||
+           code == CURLE_SSL_CACERT_BADFILE;
+}
+
+/* What OpenSSL said of the certificate; its numbers are part of its interface. */
+static const char *distrust_of(CURL *curl)
+{
+    enum { NOT_YET_VALID = 9, EXPIRED = 10 };
+    long result = 0;
+    curl_easy_getinfo(curl, CURLINFO_SSL_VERIFYRESULT, &result);
+    return result == EXPIRED         ? "its certificate has expired"
+           : result == NOT_YET_VALID ? "its certificate is not valid yet"
+                                     : "its certificate is not trusted";
+}
+
+void lh_client_unreachable(const LhClient *client, CURL *curl, CURLcode code, const char *details,
                            GError **error)
 {
-    g_set_error(error, LH_ERROR, LH_ERR_UNAVAILABLE, "server %s: %s", client->server,
-                details[0] != '\0' ? details : curl_easy_strerror(code));
+    const char *why = details[0] != '\0' ? details : curl_easy_strerror(code);
+    if (code == CURLE_SSL_CACERT_BADFILE) {
+        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "--cacert %s: %s",
+                    client->cacert != NULL ? client->cacert : "of the system", why);
+    } else if (code == CURLE_SSL_CERTPROBLEM) {
+        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "--cert %s, --key %s: %s", client->cert,
+                    client->key, why);
+    } else if (code == CURLE_PEER_FAILED_VERIFICATION) {
+        g_set_error(error, LH_ERROR, LH_ERR_AUTH, "server %s: %s: %s", client->server,
+                    distrust_of(curl), why);
+    } else {
+        g_set_error(error, LH_ERROR, LH_ERR_UNAVAILABLE, "server %s: %s", client->server, why);
+    }
 }
 
 const cJSON *lh_client_problem(const LhClient *client, const char *message)
@@ -230,7 +300,7 @@ static guint perform(LhClient *client, const char *method, const char *path, con
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, NULL);
     curl_slist_free_all(headers);
     if (code != CURLE_OK || status <= 0) {
-        lh_client_unreachable(client, code, details, error);
+        lh_client_unreachable(client, curl, code, details, error);
         return 0;
     }
     return (guint)status;
@@ -378,7 +448,7 @@ gboolean lh_client_download(LhClient *client, const char *path, FILE *out, GErro
     curl_easy_getinfo(client->curl, CURLINFO_RESPONSE_CODE, &status);
     curl_easy_setopt(client->curl, CURLOPT_ERRORBUFFER, NULL);
     if (code != CURLE_OK) {
-        lh_client_unreachable(client, code, details, error);
+        lh_client_unreachable(client, client->curl, code, details, error);
         return FALSE;
     }
     if (status != 200) {

@@ -2,7 +2,8 @@
  * The HTTP client of the commands: requests, whole lists, downloads and watches, on libcurl.
  * Blocking.
  *
- * Errors of LH_ERROR: UNAVAILABLE (no connection, no answer, 5xx), AUTH (401), NOT_FOUND, CONFLICT
+ * Errors of LH_ERROR: UNAVAILABLE (no connection, no answer, 5xx), AUTH (401, or the server's
+ * certificate is not to be trusted), NOT_FOUND, CONFLICT
  * (409, 412), COMPACTED (410), FORBIDDEN, INVALID (400 and the like, and replies that make no
  * sense are INTERNAL). Messages begin with the object: "services/api-logs: no such object".
  */
@@ -16,8 +17,14 @@
 
 typedef struct LhClient LhClient;
 
-/* @token may be NULL. Errors: INVALID (address or token). */
-LhClient *lh_client_new(LhEnv *env, const char *server, const char *token, GError **error);
+/* All but the server may be NULL. For https: the authority to trust instead of the system's, and the
+ * client's certificate with its key, both or none; PEM files. */
+typedef struct {
+    const char *server, *token, *cacert, *cert, *key;
+} LhClientOptions;
+
+/* Errors: INVALID (address, token, a token for a plain connection to another machine, files). */
+LhClient *lh_client_new(LhEnv *env, const LhClientOptions *options, GError **error);
 void lh_client_free(LhClient *client); /* accepts NULL */
 const char *lh_client_server(const LhClient *client);
 

@@ -44,7 +44,8 @@ typedef enum {
 
 /* One member for each option of options.c. */
 typedef struct {
-    char *server, *token_file, *output, *selector, *from, *record, *condition, *timeout, *plan;
+    char *server, *token_file, *cacert, *cert, *key, *output, *selector, *from, *record, *condition,
+        *timeout, *plan;
     char **files;
     gboolean help, watch, dry_run, prune;
 } LhCliOptions;

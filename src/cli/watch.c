@@ -131,6 +131,10 @@ static gboolean stream_done(Session *session, Stream *stream, CURLcode code)
         session->end = LH_WATCH_ERROR;
         lh_client_refused(session->client, stream->path, (guint)status, stream->refusal,
                           &session->error);
+    } else if (lh_client_is_final(code)) {
+        session->end = LH_WATCH_ERROR;
+        lh_client_unreachable(session->client, stream->curl, code, stream->details,
+                              &session->error);
     } else {
         if (stream->lost_since_ms < 0) {
             stream->lost_since_ms = now;
@@ -142,7 +146,8 @@ static gboolean stream_done(Session *session, Stream *stream, CURLcode code)
                 lh_client_refused(session->client, stream->path, (guint)status, stream->refusal,
                                   &session->error);
             } else {
-                lh_client_unreachable(session->client, code, stream->details, &session->error);
+                lh_client_unreachable(session->client, stream->curl, code, stream->details,
+                                      &session->error);
             }
             return TRUE;
         }

@@ -4,7 +4,6 @@
  */
 #include "base/errors.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "controllers/explain.h"
 #include "http/api_internal.h"
 #include "runtime/record.h"
@@ -148,12 +147,6 @@ static void on_action(const LhTxnReply *reply, const GError *error, gpointer dat
 {
     Action *action = data;
 
-    lh_log(LH_LOG_INFO, "audit", "verb", action->what, "from", lh_http_peer(action->request),
-           "result",
-           error != NULL      ? error->message
-           : reply->succeeded ? "done"
-                              : "conflict",
-           NULL);
     if (error != NULL)
         lh_http_reply_error(action->request, error);
     else if (!reply->succeeded)
@@ -341,18 +334,19 @@ void lh_api_actions_routes(LhApi *api)
 {
     static const struct {
         const char *method, *path;
+        LhRole role;
         LhHttpHandler handler;
     } rows[] = {
-        {"GET", "/v1/plan", handle_plans},
-        {"GET", "/v1/plan/*", handle_plan},
-        {"GET", "/v1/explain/*", handle_explain},
-        {"POST", "/v1/retries/*", handle_retry},
-        {"POST", "/v1/controllers/*", handle_confirm},
-        {"POST", "/v1/nodepolicies/*", handle_nodepolicy},
-        {"POST", "/v1/leaders/*", handle_leaders},
+        {"GET", "/v1/plan", LH_ROLE_VIEWER, handle_plans},
+        {"GET", "/v1/plan/*", LH_ROLE_VIEWER, handle_plan},
+        {"GET", "/v1/explain/*", LH_ROLE_VIEWER, handle_explain},
+        {"POST", "/v1/retries/*", LH_ROLE_OPERATOR, handle_retry},
+        {"POST", "/v1/controllers/*", LH_ROLE_ADMIN, handle_confirm},
+        {"POST", "/v1/nodepolicies/*", LH_ROLE_OPERATOR, handle_nodepolicy},
+        {"POST", "/v1/leaders/*", LH_ROLE_ADMIN, handle_leaders},
     };
 
     for (guint i = 0; i < G_N_ELEMENTS(rows); i++)
-        lh_http_server_route(api->server, rows[i].method, rows[i].path, LH_ROLE_OPERATOR,
+        lh_http_server_route(api->server, rows[i].method, rows[i].path, rows[i].role,
                              rows[i].handler, api);
 }

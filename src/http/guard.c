@@ -1,24 +1,23 @@
 /*
- * Who may ask: the checks before routing that keep web pages of other origins out (CONTRACT.md
- * section 3). Pure. Authentication, when there is one, is decided here too.
+ * The checks before routing that keep web pages of other origins out (CONTRACT.md section 3). Pure.
+ * Who asks is access.c's matter.
  *
- * On loopback, Host must name this host and our port: a page whose name was re-bound to 127.0.0.1
- * sends its own name. An Origin must be the one that Host gives. A body must be JSON, because a
+ * On loopback without authentication, Host must name this host and our port: a page whose name was
+ * re-bound to 127.0.0.1 sends its own name. An Origin must be the one that Host gives. A body must be JSON, because a
  * form cannot send that without asking first.
  */
 #include "http/internal.h"
 
-#include <gio/gio.h>
 #include <string.h>
 
-/* "localhost:8083", "127.0.0.1:8083", "[::1]:8083"; without port: 80. */
+/* "localhost:8083", "127.0.0.1:8083", "[::1]:8083"; without port: that of the scheme. */
 static gboolean host_is_ours(const LhHttpServer *server, const char *host)
 {
     const char *colon = strrchr(host, ':');
     if (colon != NULL && strchr(colon, ']') != NULL) {
         colon = NULL;
     }
-    guint64 port = 80;
+    guint64 port = server->tls != NULL ? 443 : 80;
     if (colon != NULL &&
         (!g_ascii_isdigit(colon[1]) ||
          !g_ascii_string_to_unsigned(colon + 1, 10, 1, G_MAXUINT16, &port, NULL))) {
@@ -42,10 +41,12 @@ static gboolean host_is_ours(const LhHttpServer *server, const char *host)
     return address != NULL && g_inet_address_get_is_loopback(address);
 }
 
-static gboolean origin_fits(const char *origin, const char *host)
+static gboolean origin_fits(const LhHttpServer *server, const char *origin, const char *host)
 {
-    return host != NULL && g_ascii_strncasecmp(origin, "http://", 7) == 0 &&
-           g_ascii_strcasecmp(origin + 7, host) == 0;
+    const char *scheme = server->tls != NULL ? "https://" : "http://";
+    gsize len = strlen(scheme);
+    return host != NULL && g_ascii_strncasecmp(origin, scheme, len) == 0 &&
+           g_ascii_strcasecmp(origin + len, host) == 0;
 }
 
 static gboolean is_json(const char *content_type)
@@ -99,12 +100,13 @@ guint lh_http_guard_origin(const LhHttpServer *server, const LhHttpRequest *requ
             host = request->headers->pdata[i + 1];
         }
     }
-    if (server->loopback && (host == NULL || !host_is_ours(server, host))) {
+    if (server->loopback && !server->authenticates &&
+        (host == NULL || !host_is_ours(server, host))) {
         *why = "Host is not this server's loopback address and port";
         return 403;
     }
     const char *origin = lh_http_header(request, "Origin");
-    if (origin != NULL && !origin_fits(origin, host)) {
+    if (origin != NULL && !origin_fits(server, origin, host)) {
         *why = "requests from another origin are refused";
         return 403;
     }

@@ -8,7 +8,10 @@
 #pragma once
 
 #include "http/server.h"
+#include "http/tls.h"
+#include "http/watched.h"
 
+#include <gio/gio.h>
 #include <microhttpd.h>
 
 #define HTTP_REQUEST_TIMEOUT_MS 30000
@@ -39,6 +42,12 @@ typedef struct {
     gint64 deadline_ms;
     char *target; /* of the request being read; NULL: its first line has not come yet */
     LhHttpRequest *request;
+    gpointer session; /* GnuTLS's; NULL: no TLS */
+    gboolean handshaken, parked;
+    GList handshake_link;  /* in server->handshakes, if it is to be parked */
+    gboolean handshake_on; /* it is there */
+    LhTlsCredentials *credentials;
+    LhTlsPeer peer;
     gboolean peer_closed; /* its sending side */
     gboolean cut;         /* we have shut the socket down */
 } LhHttpConnection;
@@ -52,10 +61,18 @@ struct LhHttpServer {
     char *address;
     guint16 port;
     gboolean loopback;
-    gboolean again; /* libmicrohttpd must run once more, though nothing is readable */
+    LhTls *tls; /* NULL: plain */
+    gboolean authenticates;
+    LhWatched tokens_file;
+    LhTokens *tokens; /* NULL: there is no tokens file */
+    gint64 tokens_looked_ms;
+    guint audit_lines; /* about strangers, in this period */
+    guint64 audit_left_out;
+    LhTimer *audit_timer; /* the end of the period; NULL: none has begun */
+    gboolean again;       /* libmicrohttpd must run once more, though nothing is readable */
     gsize max_body;
     GPtrArray *routes;
-    GQueue connections, waiting, streams;
+    GQueue connections, waiting, streams, handshakes;
     LhTimer *deadline_timer, *comment_timer;
     gint64 deadline_timer_ms;
 };
@@ -77,6 +94,11 @@ struct LhHttpRequest {
     char *path;
     const char *rest; /* points into path */
     char *peer;
+    char *who;       /* NULL: anonymous */
+    LhRole role;     /* of the client */
+    const char *why; /* it is nobody, or may not do this; static */
+    gboolean denied; /* refused for what its client is */
+    gboolean audited;
     GPtrArray *query;         /* name, value, … decoded */
     GPtrArray *headers;       /* name, value, … of the request */
     GPtrArray *reply_headers; /* name, value, … */
@@ -115,9 +137,27 @@ void lh_http_connection_cut(LhHttpConnection *connection);
 /* The client is not there any more: whoever waits for it on our side is told. */
 void lh_http_connection_lost(LhHttpConnection *connection);
 void lh_http_hangups_read(LhHttpServer *server);
+/* After libmicrohttpd has run: until their sockets are ready, handshakes are kept from it. */
+void lh_http_handshakes_park(LhHttpServer *server);
 
 /* target.c: origin-form only. False: *why is static storage, outputs are untouched. */
 gboolean lh_http_target_parse(const char *target, char **path, GPtrArray **query, const char **why);
+
+/* options.c: NULL and LH_ERR_INVALID, also when what is wanted may not be served there. */
+GSocketAddress *lh_http_options_address(const LhHttpOptions *options, gboolean *loopback,
+                                        GError **error);
+
+/* access.c */
+gboolean lh_http_access_init(LhHttpServer *server, const LhHttpOptions *options, GError **error);
+void lh_http_access_clear(LhHttpServer *server);
+/* Sets who and role, from what the request and its connection say now. */
+void lh_http_identify(LhHttpRequest *request);
+/* 0, 401 or 403, for the role that lh_http_identify found. */
+guint lh_http_guard_role(const LhHttpRequest *request, LhRole needed, const char **why);
+/* A stream may last longer than the right to it. */
+gboolean lh_http_access_lost(LhHttpRequest *request);
+/* The line about a request that is over, where it leaves one; once. @server NULL: it is gone. */
+void lh_http_audit(LhHttpServer *server, LhHttpRequest *request, const char *status);
 
 /* guard.c: 0, or the status of a refusal and its reason (static storage). */
 guint lh_http_guard_origin(const LhHttpServer *server, const LhHttpRequest *request,

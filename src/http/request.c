@@ -50,7 +50,8 @@ LhHttpRequest *lh_http_request_new(LhHttpConnection *connection, const char *met
     request->connection = connection;
     request->refs = 1;
     request->method = g_intern_string(method);
-    request->path = g_strdup("");
+    /* Until it is decoded: what there is to say of a request whose target cannot be. */
+    request->path = g_strndup(connection->target, strcspn(connection->target, "?"));
     request->rest = "";
     request->peer = peer_text(connection->connection);
     request->query = g_ptr_array_new_with_free_func(g_free);
@@ -73,6 +74,7 @@ void lh_http_request_unref(LhHttpRequest *request)
     }
     g_free(request->path);
     g_free(request->peer);
+    g_free(request->who);
     g_ptr_array_unref(request->query);
     g_ptr_array_unref(request->headers);
     g_ptr_array_unref(request->reply_headers);
@@ -108,6 +110,7 @@ static void log_answer(const LhHttpRequest *request)
 void lh_http_request_answer(LhHttpRequest *request, guint status, struct MHD_Response *response)
 {
     g_assert(request->state == REQUEST_HANDLING);
+    lh_http_audit(request->server, request, lh_fmt("%u", status));
     request->state = REQUEST_ANSWERED;
     request->status = status;
     request->gone_func = NULL;

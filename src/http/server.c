@@ -10,7 +10,6 @@
 #include "http/internal.h"
 
 #include <errno.h>
-#include <gio/gio.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
@@ -74,9 +73,31 @@ static const LhHttpRoute *route_find(const LhHttpServer *server, const char *met
 /* A refusal is a reply like any other; it only has no handler. */
 static void refuse(LhHttpRequest *request, guint status, const char *why)
 {
+    request->why = why;
     request->state = REQUEST_HANDLING;
     request->refs++;
     lh_http_reply_problem(request, status, NULL, "%s", why);
+}
+
+/* Who may ask at all, before anything is said about what there is. TRUE: refused. */
+static gboolean refuse_stranger(LhHttpRequest *request, LhRole needed)
+{
+    const char *why = NULL;
+    if (needed != LH_ROLE_ANYONE || !request->server->authenticates) {
+        lh_http_identify(request);
+    }
+    guint status = lh_http_guard_origin(request->server, request, &why);
+    if (status == 0) {
+        status = lh_http_guard_role(request, needed, &why);
+        request->denied = status != 0;
+        if (status == 401) {
+            lh_http_set_header(request, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+        }
+    }
+    if (status != 0) {
+        refuse(request, status, why);
+    }
+    return status != 0;
 }
 
 static void request_begin(LhHttpRequest *request)
@@ -86,22 +107,21 @@ static void request_begin(LhHttpRequest *request)
     g_autofree char *path = NULL, *allow = NULL;
     g_autoptr(GPtrArray) query = NULL;
     const char *why = NULL;
-    guint status = lh_http_guard_origin(server, request, &why);
-    if (status != 0) {
-        refuse(request, status, why);
+    if (lh_http_target_parse(connection->target, &path, &query, &why)) {
+        g_free(request->path);
+        request->path = g_steal_pointer(&path);
+        g_ptr_array_unref(request->query);
+        request->query = g_steal_pointer(&query);
+        request->rest = request->path + strlen(request->path);
+        request->route = route_find(server, request->method, request->path, &allow);
+    }
+    if (refuse_stranger(request, request->route != NULL ? request->route->role : LH_ROLE_VIEWER)) {
         return;
     }
-    if (!lh_http_target_parse(connection->target, &path, &query, &why)) {
+    if (why != NULL) {
         refuse(request, 400, why);
         return;
     }
-    g_free(request->path);
-    request->path = g_steal_pointer(&path);
-    g_ptr_array_unref(request->query);
-    request->query = g_steal_pointer(&query);
-    request->rest = request->path + strlen(request->path);
-
-    request->route = route_find(server, request->method, request->path, &allow);
     if (request->route == NULL) {
         if (allow != NULL) {
             lh_http_set_header(request, MHD_HTTP_HEADER_ALLOW, allow);
@@ -114,7 +134,7 @@ static void request_begin(LhHttpRequest *request)
     if (request->route->below) {
         request->rest = request->path + strlen(request->route->path);
     }
-    status = lh_http_guard_content(request, &why);
+    guint status = lh_http_guard_content(request, &why);
     if (status != 0) {
         refuse(request, status, why);
         return;
@@ -216,7 +236,9 @@ static void on_completed(void *data, struct MHD_Connection *mhd, void **context,
     if (request->stream != NULL) {
         lh_http_stream_ended(g_steal_pointer(&request->stream));
     }
-    if (request->state == REQUEST_HANDLING) {
+    if (request->state == REQUEST_READING) {
+        lh_http_audit(connection->server, request, "gone");
+    } else if (request->state == REQUEST_HANDLING) {
         lh_http_request_gone(request);
     }
     lh_http_request_unref(request);
@@ -263,6 +285,7 @@ static gboolean source_dispatch(GSource *source, GSourceFunc func, gpointer data
     lh_http_hangups_read(server);
     server->again = FALSE;
     MHD_run(server->daemon);
+    lh_http_handshakes_park(server);
     return G_SOURCE_CONTINUE;
 }
 
@@ -300,34 +323,6 @@ static void on_mhd_log(void *data, const char *format, va_list args)
         g_autofree char *text = g_strdup_vprintf(format, args);
         lh_log(LH_LOG_DEBUG, "libmicrohttpd", "text", g_strchomp(text), NULL);
     }
-}
-
-static GSocketAddress *address_parse(const char *listen, GError **error)
-{
-    const char *colon = listen != NULL ? strrchr(listen, ':') : NULL;
-    guint64 port = 0;
-    if (colon == NULL || !g_ascii_string_to_unsigned(colon + 1, 10, 0, G_MAXUINT16, &port, NULL)) {
-        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "listen %s: must be address:port",
-                    listen != NULL ? listen : "(none)");
-        return NULL;
-    }
-    g_autofree char *host = g_strndup(listen, (gsize)(colon - listen));
-    gsize len = strlen(host);
-    const char *text = host;
-    if (len > 2 && host[0] == '[' && host[len - 1] == ']') {
-        host[len - 1] = '\0';
-        text = host + 1;
-    } else if (strcmp(host, "localhost") == 0) {
-        text = "127.0.0.1";
-    } else if (strchr(host, ':') != NULL) {
-        text = "";
-    }
-    GSocketAddress *address = g_inet_socket_address_new_from_string(text, (guint)port);
-    if (address == NULL) {
-        g_set_error(error, LH_ERROR, LH_ERR_INVALID,
-                    "listen %s: must be a numeric address (IPv6 in brackets) and a port", listen);
-    }
-    return address;
 }
 
 static int listen_on(GSocketAddress *address, const char *text, GError **error)
@@ -372,11 +367,19 @@ static struct MHD_Daemon *daemon_start(LhHttpServer *server, int fd, const LhHtt
 {
     guint max = options->max_connections > 0 ? options->max_connections : 1024;
     guint per_ip = options->max_per_ip > 0 ? options->max_per_ip : MAX(max / 2, 1);
+    struct MHD_OptionItem tls[] = {
+        {MHD_OPTION_HTTPS_CERT_CALLBACK, 0, (gpointer)(intptr_t)lh_tls_no_certificate},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0, (gpointer)LH_TLS_PRIORITIES},
+        {MHD_OPTION_END, 0, NULL},
+    };
+    struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
+    guint flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
     /* clang-format off */
     return MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL,
+        flags | (server->tls != NULL ? MHD_USE_TLS : 0), 0, NULL, NULL,
         on_request, server,
         MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log, NULL,
+        MHD_OPTION_ARRAY, server->tls != NULL ? tls : none,
         MHD_OPTION_LISTEN_SOCKET, fd,
         MHD_OPTION_CONNECTION_LIMIT, max,
         MHD_OPTION_PER_IP_CONNECTION_LIMIT, per_ip,
@@ -408,38 +411,53 @@ static void route_free(gpointer data)
     g_free(route);
 }
 
+/* Everything but the socket: what is wrong with the files is said before anything is bound. */
+static gboolean prepare(LhHttpServer *server, const LhHttpOptions *options, GError **error)
+{
+    if (options->cert != NULL) {
+        server->tls = lh_tls_new(options->cert, options->key, options->client_ca, error);
+        if (server->tls == NULL) {
+            return FALSE;
+        }
+    }
+    return lh_http_access_init(server, options, error);
+}
+
+static gboolean start(LhHttpServer *server, GSocketAddress *address, const LhHttpOptions *options,
+                      GError **error)
+{
+    int fd = listen_on(address, options->listen, error);
+    if (fd < 0) {
+        return FALSE;
+    }
+    address_learn(server, fd);
+    server->hangup_fd = epoll_create1(EPOLL_CLOEXEC);
+    /* libmicrohttpd owns the socket, even if it does not start. */
+    server->daemon = daemon_start(server, fd, options);
+    if (server->hangup_fd < 0 || server->daemon == NULL) {
+        g_set_error(error, LH_ERROR, LH_ERR_IO, "listen %s: cannot start the server",
+                    options->listen);
+        return FALSE;
+    }
+    return TRUE;
+}
+
 LhHttpServer *lh_http_server_new(LhEnv *env, GMainContext *context, const LhHttpOptions *options,
                                  GError **error)
 {
-    g_autoptr(GSocketAddress) address = address_parse(options->listen, error);
+    gboolean loopback;
+    g_autoptr(GSocketAddress) address = lh_http_options_address(options, &loopback, error);
     if (address == NULL) {
-        return NULL;
-    }
-    gboolean loopback = g_inet_address_get_is_loopback(
-        g_inet_socket_address_get_address(G_INET_SOCKET_ADDRESS(address)));
-    if (!loopback && !options->insecure) {
-        g_set_error(error, LH_ERROR, LH_ERR_INVALID,
-                    "listen %s: not a loopback address, which needs TLS and authentication, or "
-                    "--insecure",
-                    options->listen);
-        return NULL;
-    }
-    int fd = listen_on(address, options->listen, error);
-    if (fd < 0) {
         return NULL;
     }
     sigpipe_ignore();
     LhHttpServer *server = g_new0(LhHttpServer, 1);
     server->env = env;
+    server->hangup_fd = -1;
     server->loopback = loopback;
     server->max_body = options->max_body > 0 ? options->max_body : 1024 * 1024;
     server->routes = g_ptr_array_new_with_free_func(route_free);
-    address_learn(server, fd);
-    server->hangup_fd = epoll_create1(EPOLL_CLOEXEC);
-    server->daemon = daemon_start(server, fd, options);
-    if (server->hangup_fd < 0 || server->daemon == NULL) {
-        g_set_error(error, LH_ERROR, LH_ERR_IO, "listen %s: cannot start the server",
-                    options->listen);
+    if (!prepare(server, options, error) || !start(server, address, options, error)) {
         lh_http_server_free(server);
         return NULL;
     }
@@ -471,6 +489,8 @@ void lh_http_server_free(LhHttpServer *server)
     if (server->hangup_fd >= 0) {
         close(server->hangup_fd);
     }
+    lh_http_access_clear(server);
+    lh_tls_free(server->tls);
     g_ptr_array_unref(server->routes);
     g_free(server->address);
     g_free(server);
@@ -479,6 +499,11 @@ void lh_http_server_free(LhHttpServer *server)
 const char *lh_http_server_address(const LhHttpServer *server)
 {
     return server->address;
+}
+
+const char *lh_http_server_scheme(const LhHttpServer *server)
+{
+    return server->tls != NULL ? "https" : "http";
 }
 
 void lh_http_server_route(LhHttpServer *server, const char *method, const char *path, LhRole role,

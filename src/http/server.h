@@ -46,9 +46,9 @@ gboolean lh_http_options_read(const LhConfig *config, LhHttpOptions *out, GError
 
 /* The files are read anew when they change, within 10 s: new connections get the new certificate, and
  * every request is checked against the tokens and the authority as they are; what cannot be read or
- * parsed then is logged, and the last good one stays. Addresses are numeric, or "localhost". Sets SIGPIPE to be ignored if it has its default action.
- * Errors: LH_ERR_INVALID (address; not loopback and neither @insecure nor TLS with client_ca or tokens;
- * a file), LH_ERR_IO (cannot listen). */
+ * parsed then is logged, and the last good one stays. Addresses are numeric, or "localhost". Sets
+ * SIGPIPE to be ignored if it has its default action. Errors: LH_ERR_INVALID (address; not loopback
+ * and neither @insecure nor TLS with client_ca or tokens; a file), LH_ERR_IO (cannot listen). */
 LhHttpServer *lh_http_server_new(LhEnv *env, GMainContext *context, const LhHttpOptions *options,
                                  GError **error);
 /* Closes streams and connections (calling @closed and @gone); not from a handler. Accepts NULL. */
@@ -65,10 +65,15 @@ const char *lh_http_server_scheme(const LhHttpServer *server);
  * section 3).
  *
  * @role: what a client must be, when there is authentication (client_ca or tokens_file): 401 without
- * credentials or with wrong ones, 403 with too low a role. Without authentication everybody is admin.
+ * credentials or with wrong ones, 403 with too low a role, both before the body is read; what has no
+ * route needs a viewer. An Authorization header decides alone; without one, the client certificate.
+ * Without authentication everybody is admin. A stream whose client loses its role ends within 30 s.
+ *
  * Every request with a method other than GET and HEAD leaves one line in the log when it is answered
- * (or refused, or its client has gone): audit who=… role=… from=… method=… path=… status=…, never a
- * query or a body. */
+ * (by a handler or with a refusal): audit who=… role=… from=… method=… path=… status=…, never a query
+ * or a body; status=gone when its client went before it had sent all of it. So does every 401, and
+ * 403 for the role, whatever the method, with why=…; of those, and of what else comes from clients
+ * without a name, 20 in 10 s, and then how many were left out. */
 void lh_http_server_route(LhHttpServer *server, const char *method, const char *path, LhRole role,
                           LhHttpHandler handler, gpointer data);
 
@@ -81,8 +86,7 @@ const char *lh_http_query(const LhHttpRequest *request, const char *name);  /* N
 const char *lh_http_header(const LhHttpRequest *request, const char *name); /* NULL: absent */
 const char *lh_http_body(const LhHttpRequest *request, gsize *len);         /* NUL-terminated */
 const char *lh_http_peer(const LhHttpRequest *request);                     /* "127.0.0.1:50123" */
-const char *lh_http_who(
-    const LhHttpRequest *request); /* name of token or certificate; "anonymous" */
+const char *lh_http_who(const LhHttpRequest *request); /* of token or certificate; "anonymous" */
 /* @gone: the client went away before the reply. Not called after the reply. */
 void lh_http_set_gone(LhHttpRequest *request, void (*gone)(gpointer data), gpointer data);
 

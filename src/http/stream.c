@@ -153,6 +153,10 @@ void lh_http_streams_comment(LhHttpServer *server)
 {
     for (GList *l = server->streams.head; l != NULL; l = l->next) {
         LhHttpStream *stream = l->data;
+        if (!stream->dead && lh_http_access_lost(stream->request)) {
+            lh_http_stream_kill(stream);
+            continue;
+        }
         /* What waits will tell the client that we are here. */
         if (!stream->dead && !stream->closing && left(stream) == 0) {
             g_string_append(stream->waiting, ":\n\n");

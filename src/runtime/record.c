@@ -15,11 +15,78 @@ static void append_member(GString *out, const char *name, const char *value)
     lh_json_append_string(out, value);
 }
 
+/* ---- secrets ---- */
+
+#define REDACTED "(redacted)"
+
+/* {"fromFile": path} names a secret and is none. */
+static gboolean is_reference(const cJSON *item)
+{
+    const cJSON *member = cJSON_IsObject(item) ? item->child : NULL;
+
+    return member != NULL && member->next == NULL && strcmp(member->string, "fromFile") == 0 &&
+           cJSON_IsString(member);
+}
+
+static void redact_strings(cJSON *item)
+{
+    if (cJSON_IsString(item))
+        cJSON_SetValuestring(item, REDACTED);
+    else if (!is_reference(item))
+        for (cJSON *child = item->child; child != NULL; child = child->next)
+            redact_strings(child);
+}
+
+/* Wherever a "config" stands: what is not laid out as it should be is recorded too. */
+static gboolean redact_configs(cJSON *item)
+{
+    gboolean found = FALSE;
+
+    for (cJSON *child = item->child; child != NULL; child = child->next) {
+        const char *name = child->string != NULL ? child->string : "";
+        if (g_ascii_strcasecmp(name, "config") == 0) {
+            redact_strings(child);
+            found = TRUE;
+        } else if (strcmp(name, "metadata") != 0 && strcmp(name, "labels") != 0) {
+            found |= redact_configs(child);
+        }
+    }
+    return found;
+}
+
+/* Kinds that carry a Seed's spec. */
+static gboolean may_hold_secrets(LhKind kind, const char *name)
+{
+    if (kind == LH_KIND_ACCEPTED)
+        return g_str_has_prefix(name, "seeds/");
+    if (kind == LH_KIND_ASSIGNMENT)
+        return g_str_has_prefix(name, "manager/");
+    return kind == LH_KIND_SEED;
+}
+
+/* The value without the strings of a Seed's config; NULL: it may be shown as it is. What is no JSON
+ * object becomes something that is none either. */
+static char *redacted(LhKind kind, const char *name, const char *value, gsize len)
+{
+    g_autoptr(cJSON) json = NULL;
+
+    if (!may_hold_secrets(kind, name))
+        return NULL;
+    json = lh_json_parse(value, len, LH_JSON_MAX_BYTES, NULL);
+    if (!cJSON_IsObject(json))
+        return g_strdup(REDACTED);
+    return redact_configs(json) ? lh_json_print(json) : NULL;
+}
+
 static void dump_object(GString *out, const LhObject *object)
 {
     g_autofree char *key = lh_key((LhKind)object->kind, object->name);
     gsize len = 0;
     const char *raw = lh_object_raw(object, &len);
+    g_autofree char *printed = raw == NULL ? lh_object_print((LhKind)object->kind, object) : NULL;
+    g_autofree char *hidden = redacted((LhKind)object->kind, object->name,
+                                       raw == NULL ? printed : raw,
+                                       raw == NULL ? strlen(printed) : len);
 
     g_string_append_c(out, '{');
     lh_json_append_key(out, "key");
@@ -31,9 +98,8 @@ static void dump_object(GString *out, const LhObject *object)
     lh_json_append_key(out, "lease");
     /* A lease id has 63 bits, more than a JSON number holds. */
     g_string_append_printf(out, "\"%016" G_GINT64_MODIFIER "x\"", (guint64)object->lease);
-    if (raw == NULL) {
-        g_autofree char *printed = lh_object_print((LhKind)object->kind, object);
-        append_member(out, "value", printed);
+    if (hidden != NULL || raw == NULL) {
+        append_member(out, "value", hidden != NULL ? hidden : printed);
     } else if (g_utf8_validate_len(raw, len, NULL)) {
         /* What was kept of a longer value must not parse where the whole did not. */
         gboolean cut = !lh_object_known(object) && len == LH_JSON_MAX_BYTES;
@@ -159,8 +225,9 @@ static void append_op(GString *out, const LhOp *op)
     append_member(out, "rule", op->rule);
     append_member(out, "reason", op->reason);
     if (op->value != NULL) {
+        g_autofree char *hidden = redacted(op->kind, op->name, op->value, strlen(op->value));
         lh_json_append_key(out, "value");
-        g_string_append(out, op->value);
+        g_string_append(out, hidden != NULL ? hidden : op->value);
     }
     g_string_append_c(out, '}');
 }

@@ -114,7 +114,9 @@ CertFiles certs_issue(const char *dir, const char *name, const CertFiles *author
     X509 *cert = make_cert(key, spec);
     X509_set_issuer_name(cert, X509_get_subject_name(issuer));
     add_extension(cert, issuer, NID_basic_constraints, "critical,CA:FALSE");
-    add_extension(cert, issuer, NID_ext_key_usage, "serverAuth,clientAuth");
+    add_extension(cert, issuer, NID_ext_key_usage,
+                  spec->purposes != NULL ? spec->purposes : "serverAuth,clientAuth");
+    add_extension(cert, issuer, NID_subject_key_identifier, "hash");
     add_extension(cert, issuer, NID_authority_key_identifier, "keyid");
     if (spec->names != NULL)
         add_extension(cert, issuer, NID_subject_alt_name, spec->names);

@@ -11,7 +11,8 @@ typedef struct {
     const char *cn;
     const char *organizations; /* of the subject, comma-separated; NULL: none */
     const char *names; /* subjectAltName as OpenSSL writes it: "IP:127.0.0.1,DNS:localhost"; NULL */
-    gint64 from_s, to_s; /* validity, seconds from now; both 0: from an hour ago for a day */
+    const char *purposes; /* extendedKeyUsage; NULL: "serverAuth,clientAuth" */
+    gint64 from_s, to_s;  /* validity, seconds from now; both 0: from an hour ago for a day */
 } CertSpec;
 
 typedef struct {

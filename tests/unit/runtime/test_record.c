@@ -112,6 +112,102 @@ static void what_is_unknown_stays_unknown(void **state)
     lab_free(lab);
 }
 
+/* No string of a Seed's config is shown, wherever the Seed's spec stands; what it is stays as it was. */
+static void secrets_are_not_recorded(void **state)
+{
+    static const struct {
+        const char *key, *value, *kept;
+    } rows[] = {
+        {"desired/seeds/a",
+         "{\"metadata\":{\"labels\":{\"config\":\"label\"}},\"spec\":{\"connector\":\"s3\",\"priority\":7,"
+         "\"config\":{\"user\":\"hush-1\",\"n\":9007199254740991,\"b\":true,\"deep\":[{\"x\":[\"hush-2\"]}],"
+         "\"password\":{\"fromFile\":\"/etc/file-1\"},"
+         "\"odd\":{\"fromFile\":\"hush-3\",\"and\":\"hush-4\"},\"odder\":{\"fromFile\":[\"hush-13\"]}}}}",
+         "{\"metadata\":{\"labels\":{\"config\":\"label\"}},\"spec\":{\"connector\":\"s3\",\"priority\":7,"
+         "\"config\":{\"user\":\"(redacted)\",\"n\":9007199254740991,\"b\":true,"
+         "\"deep\":[{\"x\":[\"(redacted)\"]}],\"password\":{\"fromFile\":\"/etc/file-1\"},"
+         "\"odd\":{\"fromFile\":\"(redacted)\",\"and\":\"(redacted)\"},\"odder\":{\"fromFile\":[\"(redacted)\"]}}}}"},
+        {"desired/seeds/plain", "{\"spec\": {\"url\": \"http://x\"}}",
+         "{\"spec\": {\"url\": \"http://x\"}}"},
+        {"desired/seeds/broken", "{\"spec\":{\"config\":{\"p\":\"hush-5\"}}", NULL},
+        {"desired/seeds/list", "[\"hush-6\"]", NULL},
+        {"desired/seeds/bytes", "{\"spec\":{\"config\":{\"p\":\"hush-7\xff\"}}}", NULL},
+        {"desired/seeds/text", "{\"spec\":{\"connector\":\"c\",\"config\":\"hush-8\"}}", NULL},
+        {"desired/seeds/bare", "{\"config\":{\"p\":\"hush-9\"},\"Config\":{\"p\":\"hush-10\"}}",
+         NULL},
+        {"decided/accepted/seeds/a",
+         "{\"revision\":3,\"spec\":{\"connector\":\"s3\",\"config\":{\"user\":\"hush-11\"}}}",
+         NULL},
+        {"decided/assignments/manager/n-00000001/a",
+         "{\"action\":\"load\",\"seed\":{\"connector\":\"s3\",\"config\":{\"user\":\"hush-12\"}}}",
+         NULL},
+        {"desired/services/s", "{\"spec\":{\"owner\":\"me\",\"config\":\"shown\"}}",
+         "\"config\":\"shown\""},
+    };
+    Lab *lab = lab_new(1);
+    Manager *manager;
+    LhRecord record = {0};
+    gsize len = 0;
+
+    put(lab, "desired/settings/" NAME, "{\"spec\":{\"paused\":true}}");
+    manager = lab_manager(lab, "m0");
+    for (guint i = 0; i < G_N_ELEMENTS(rows); i++)
+        put(lab, rows[i].key, rows[i].value);
+    pass(lab, 2000);
+    g_autofree char *text = lh_record_dump(manager->mirror, 12345, &len);
+    assert_null(strstr(text, "hush"));
+    for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+        g_autoptr(GString) quoted = g_string_new(NULL);
+        if (rows[i].kept == NULL)
+            continue;
+        lh_json_append_string(quoted, rows[i].kept);
+        g_string_truncate(quoted, quoted->len - 1);
+        assert_non_null(strstr(text, quoted->str + 1));
+    }
+    assert_true(lh_record_load(text, len, unused_listener, NULL, &record, NULL));
+    for (guint kind = 0; kind < LH_N_KINDS; kind++) {
+        assert_int_equal(lh_mirror_count(record.mirror, kind),
+                         lh_mirror_count(manager->mirror, kind));
+        assert_int_equal(lh_mirror_invalid(record.mirror, kind),
+                         lh_mirror_invalid(manager->mirror, kind));
+    }
+    assert_true(lh_mirror_invalid(record.mirror, LH_KIND_SEED) >= 4);
+    assert_true(lh_object_known(lh_mirror_get(record.mirror, LH_KIND_SEED, "a")));
+    assert_true(lh_object_known(lh_mirror_get(record.mirror, LH_KIND_ACCEPTED, "seeds/a")));
+    assert_int_equal(lh_mirror_count(record.mirror, LH_KIND_ASSIGNMENT), 1);
+    lh_mirror_free(record.mirror);
+    lab_free(lab);
+}
+
+static void plan_a_seed(G_GNUC_UNUSED const Index *index,
+                        G_GNUC_UNUSED const LhPlanContext *context, LhPlan *plan)
+{
+    static const char value[] = "{\"action\":\"load\",\"seed\":{\"connector\":\"s3\","
+                                "\"config\":{\"user\":\"hush\"}}}";
+    g_autoptr(LhObject) assignment = lh_object_parse(LH_KIND_ASSIGNMENT, "manager/n-00000001/a",
+                                                     value, strlen(value), 0, 0, 0);
+
+    lh_plan_begin(plan);
+    lh_plan_put(plan, LH_KIND_ASSIGNMENT, "manager/n-00000001/a", assignment, 0, "seeds",
+                "it waits");
+    lh_plan_end(plan);
+}
+
+static void secrets_are_not_in_plans(void **state)
+{
+    Lab *lab = lab_new(1);
+    Manager *manager;
+
+    script.plan = plan_a_seed;
+    put(lab, "desired/settings/" NAME, "{\"spec\":{\"paused\":true}}");
+    manager = lab_manager(lab, "m0");
+    pass(lab, 2000);
+    g_autofree char *shown = live_plan(manager);
+    assert_non_null(strstr(shown, "\"config\":{\"user\":\"(redacted)\"}"));
+    assert_null(strstr(shown, "hush"));
+    lab_free(lab);
+}
+
 static void bad_lines_are_named(void **state)
 {
 #define HEAD "{\"input\":\"leasehold/v1\",\"prefix\":\"/x/\",\"revision\":5,\"now\":6}\n"
@@ -166,6 +262,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_replayed_plan_is_the_same),
         cmocka_unit_test(what_is_unknown_stays_unknown),
+        cmocka_unit_test(secrets_are_not_recorded),
+        cmocka_unit_test(secrets_are_not_in_plans),
         cmocka_unit_test(bad_lines_are_named),
         cmocka_unit_test(a_missing_last_line_feed_is_fine),
     };

@@ -1,0 +1,184 @@
+/* links: fakes */
+/* links: httpapi */
+/*
+ * http/api: what each route of a manager asks of its client, and that it is reached by those who may.
+ */
+#include "controllers/registry.h"
+#include "http/api.h"
+#include "runtime/runtime.h"
+#include "tests/fakes/env_sim.h"
+#include "tests/fakes/fake_etcd.h"
+#include "tests/unit/http/fixture.h"
+
+typedef struct {
+    Fixture *f;
+    SimWorld *world;
+    FakeEtcd *etcd;
+    LhEtcd *client;
+    LhMetrics *metrics;
+    LhMirror *mirror;
+    LhRuntime *runtime;
+    LhApi *api;
+    char *tokens;
+} Manager;
+
+static int setup_manager(void **state)
+{
+    Manager *m = g_new0(Manager, 1);
+    void *fixture;
+    const char *const roles[] = {"viewer", "operator", "admin"};
+    g_autoptr(GString) tokens = g_string_new(NULL);
+    for (guint i = 0; i < G_N_ELEMENTS(roles); i++) {
+        g_autofree char *digest = g_compute_checksum_for_string(G_CHECKSUM_SHA256, roles[i], -1);
+        g_string_append_printf(tokens, "%s %s sha256:%s\n", roles[i], roles[i], digest);
+    }
+    m->tokens = g_strdup_printf("%s/lh-roles-%d", g_get_tmp_dir(), (int)getpid());
+    assert_true(g_file_set_contents(m->tokens, tokens->str, -1, NULL));
+    const LhHttpOptions options = {.listen = "127.0.0.1:0", .tokens_file = m->tokens};
+    setup_with(&fixture, &options);
+    m->f = fixture;
+
+    m->world = sim_world_new(1);
+    m->etcd = fake_etcd_new(sim_machine_new(m->world, "etcd"), &(FakeEtcdOptions){0});
+    LhEnv *env = sim_machine_new(m->world, "manager");
+    m->client = fake_etcd_connect(m->etcd, env, "manager");
+    m->metrics = lh_metrics_new();
+    lh_runtime_declare_metrics(m->metrics);
+    m->mirror = lh_mirror_new(env, m->client, "/leasehold/");
+    const LhRuntimeOptions runtime = {
+        .instance = "m0", .host = "h", .url = "http://h", .version = "0", .lease_ttl_s = 5};
+    m->runtime = lh_runtime_new(env, m->client, m->mirror, m->metrics, lh_controllers(), &runtime);
+    const LhApiOptions api = {.env = env,
+                              .etcd = m->client,
+                              .mirror = m->mirror,
+                              .runtime = m->runtime,
+                              .metrics = m->metrics,
+                              .version = "0"};
+    m->api = lh_api_new(m->f->server, &api);
+    lh_mirror_start(m->mirror);
+    lh_runtime_start(m->runtime);
+    sim_world_run_until(m->world, sim_world_now_ms(m->world) + 10000);
+    *state = m;
+    return 0;
+}
+
+static int teardown_manager(void **state)
+{
+    Manager *m = *state;
+    void *fixture = m->f;
+    teardown(&fixture);
+    lh_api_free(m->api);
+    lh_runtime_free(m->runtime);
+    lh_mirror_free(m->mirror);
+    lh_metrics_free(m->metrics);
+    lh_etcd_free(m->client);
+    fake_etcd_free(m->etcd);
+    sim_world_free(m->world);
+    unlink(m->tokens);
+    g_free(m->tokens);
+    g_free(m);
+    return 0;
+}
+
+/* As ask, while etcd's time goes on. */
+static Client *ask_as(Manager *m, LhRole role, const char *method, const char *path,
+                      const char *body)
+{
+    static const char *const headers[] = {"X-A: b", "Authorization: Bearer viewer",
+                                          "Authorization: Bearer operator",
+                                          "Authorization: Bearer admin"};
+    Client *client = client_new(m->f);
+    g_autofree char *request = g_strdup_printf("%s %s HTTP/1.1\n%s\nContent-Type: application/json",
+                                               method, path, headers[role]);
+    client_ask(m->f, client, request, body);
+    for (guint turns = 0; !reply_complete(client) && !client->eof; turns++) {
+        assert_true(turns < 10000);
+        settle();
+        sim_world_run_until(m->world, sim_world_now_ms(m->world) + 10);
+    }
+    return client;
+}
+
+static void client_drop(Manager *m, Client *client)
+{
+    client_close(client);
+    g_string_free(client->in, TRUE);
+    m->f->n_clients--;
+}
+
+static void test_routes(void **state)
+{
+    Manager *m = *state;
+    static const struct {
+        const char *method, *path, *body;
+        LhRole role;
+        int status;
+        const char *says;
+    } rows[] = {
+        {"GET", "/healthz", NULL, LH_ROLE_ANYONE, 200, "ok"},
+        {"GET", "/readyz", NULL, LH_ROLE_ANYONE, 200, "ok"},
+        {"GET", "/metrics", NULL, LH_ROLE_VIEWER, 200, "leasehold_"},
+        {"GET", "/v1/cluster", NULL, LH_ROLE_VIEWER, 200, "\"instances\""},
+        {"GET", "/v1/plan", NULL, LH_ROLE_VIEWER, 200, "\"controllers\""},
+        {"GET", "/v1/plan/admission", NULL, LH_ROLE_VIEWER, 200, "\"admission\""},
+        {"GET", "/v1/plan/input", NULL, LH_ROLE_VIEWER, 200, "\"input\":\"leasehold/v1\""},
+        {"GET", "/v1/explain/cache/x", NULL, LH_ROLE_VIEWER, 404, "nothing is known"},
+        {"GET", "/v1/services", NULL, LH_ROLE_VIEWER, 200, "\"ServiceList\""},
+        {"GET", "/v1/services/none", NULL, LH_ROLE_VIEWER, 404, "does not exist"},
+        {"GET", "/v1/confirmations", NULL, LH_ROLE_VIEWER, 200, "\"ConfirmationList\""},
+        {"PUT", "/v1/services/a", "{\"spec\":{\"owner\":\"me\"}}", LH_ROLE_OPERATOR, 0,
+         "\"owner\""},
+        {"DELETE", "/v1/services/none", NULL, LH_ROLE_OPERATOR, 404, "does not exist"},
+        {"PUT", "/v1/replicas/r", "{}", LH_ROLE_OPERATOR, 405, "not written by people"},
+        {"PUT", "/v1/confirmations/cache-evictor", "{\"spec\":{\"planHash\":\"0123456789abcdef\"}}",
+         LH_ROLE_ADMIN, 0, "planHash"},
+        {"DELETE", "/v1/confirmations/none", NULL, LH_ROLE_ADMIN, 404, "does not exist"},
+        {"POST", "/v1/retries/cache/x:retry", NULL, LH_ROLE_OPERATOR, 404, "no failed attempts"},
+        {"POST", "/v1/nodepolicies/cache/n:cordon", NULL, LH_ROLE_OPERATOR, 0, "\"cordon\":true"},
+        {"POST", "/v1/nodepolicies/cache/n:uncordon", NULL, LH_ROLE_OPERATOR, 0, "\"cordon\""},
+        {"POST", "/v1/nodepolicies/cache/n:drain", NULL, LH_ROLE_OPERATOR, 0, "\"drain\":true"},
+        {"POST", "/v1/controllers/cache-evictor:confirm", "{\"planHash\":\"x\"}", LH_ROLE_ADMIN,
+         404, "not on its brake"},
+        {"POST", "/v1/leaders/admission:move", "{\"instance\":\"m9\"}", LH_ROLE_ADMIN, 404,
+         "no candidate"},
+        {"GET", "/nothing", NULL, LH_ROLE_VIEWER, 404, "no such path"},
+        {"POST", "/v1/services", "{}", LH_ROLE_VIEWER, 405, "does not have this method"},
+    };
+    for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+        for (int role = LH_ROLE_ANYONE; role <= LH_ROLE_ADMIN; role++) {
+            Client *client = ask_as(m, (LhRole)role, rows[i].method, rows[i].path, rows[i].body);
+            int status = reply_status(client);
+            gboolean may = role >= (int)rows[i].role;
+            gboolean good = !may                  ? status == (role == LH_ROLE_ANYONE ? 401 : 403)
+                            : rows[i].status == 0 ? status == 200 || status == 201
+                                                  : status == rows[i].status;
+            if (!good || (may && strstr(reply_body(client), rows[i].says) == NULL)) {
+                fail_msg("%s %s as %s:\n%s", rows[i].method, rows[i].path,
+                         lh_role_name((LhRole)role), client->in->str);
+            }
+            client_drop(m, client);
+        }
+    }
+}
+
+/* Who may not write has not written. */
+static void test_refused_writes(void **state)
+{
+    Manager *m = *state;
+    client_drop(
+        m, ask_as(m, LH_ROLE_VIEWER, "PUT", "/v1/services/a", "{\"spec\":{\"owner\":\"me\"}}"));
+    Client *client = ask_as(m, LH_ROLE_VIEWER, "GET", "/v1/services/a", NULL);
+    assert_int_equal(reply_status(client), 404);
+    client_drop(m, client);
+}
+
+#define manager_case(name) cmocka_unit_test_setup_teardown(name, setup_manager, teardown_manager)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        manager_case(test_routes),
+        manager_case(test_refused_writes),
+    };
+    return cmocka_run_group_tests_name("http/api_roles", tests, NULL, NULL);
+}
