@@ -1,6 +1,6 @@
 /*
- * rpc.h on gRPC's C core. The only file that includes <grpc/…>; it knows nothing of etcd but its lease
- * connection and the hasleader metadata.
+ * rpc.h on gRPC's C core. With transport_channels.c the only file that includes <grpc/…>; it knows
+ * nothing of etcd but its lease connection and the metadata hasleader and token.
  *
  * The loop thread starts calls. A lane's thread sits in grpc_completion_queue_next, decodes replies
  * into memory that nobody else touches yet, and posts them; a GSource on the loop delivers what was
@@ -10,11 +10,10 @@
 #include "base/errors.h"
 #include "base/log.h"
 #include "etcd/rpc.h"
+#include "etcd/transport_channels.h"
 
 #include <grpc/byte_buffer.h>
 #include <grpc/byte_buffer_reader.h>
-#include <grpc/grpc.h>
-#include <grpc/grpc_security.h>
 #include <grpc/support/log.h>
 #include <grpc/support/time.h>
 
@@ -23,6 +22,11 @@
 /* Received on one stream and not delivered yet. Beyond it the stream is not read, until the loop has
  * caught up: etcd buffers, and then treats the watcher as slow. */
 #define STREAM_QUEUE_BYTES (32 * 1024 * 1024)
+
+/* With several endpoints: how long a stream may leave a message without any answer. */
+#define SILENCE_US (3 * G_USEC_PER_SEC)
+/* Between two lines that gRPC wants to be read. */
+#define GRPC_SAYS_EVERY_S 60
 
 /* An item on the way to the loop. */
 typedef struct Posted Posted;
@@ -38,20 +42,13 @@ typedef struct {
     gpointer owner;
 } Op;
 
-/* A connection with a thread of its own. Leases have one for themselves: their answers must not wait
- * until a page of 100 MB has been received and decoded. */
-typedef struct {
-    grpc_completion_queue *queue;
-    grpc_channel *channel;
-    GThread *thread;
-} Lane;
-
+/* Each lane has a thread of its own. Leases have one for themselves: their answers must not wait until
+ * a page of 100 MB has been received and decoded. */
 struct LhRpc {
     const LhRpcMethod *methods;
-    Lane lanes[2];     /* leases: 1 */
-    void **registered; /* by method */
-    char *target;
-    GSource *source; /* delivers what was posted */
+    LhChannels *channels;
+    GThread *threads[2]; /* leases: 1 */
+    GSource *source;     /* delivers what was posted */
 
     GMutex lock;
     GCond not_empty;
@@ -60,6 +57,8 @@ struct LhRpc {
     /* The loop's. */
     Posted *ready, **ready_tail; /* taken from posted, not delivered yet */
     GQueue calls, streams;       /* by their links: what a lane's thread may still speak of */
+    GSource *silence;            /* when the next stream has been silent for too long */
+    char *token;                 /* NULL: none */
     gboolean closing;
 };
 
@@ -68,13 +67,16 @@ struct LhRpcCall {
     Op op;
     LhRpc *rpc;
     guint method;
+    guint endpoint, moves; /* where it went, and of the lane when it did */
+    gint64 sent_us;
+    guint refused; /* endpoints without a connection that it has seen */
     gpr_timespec deadline;
     LhBytes unsent;  /* until it is handed to gRPC */
     grpc_call *call; /* NULL: not handed to gRPC */
     grpc_byte_buffer *request, *received;
     grpc_metadata_array initial, trailing;
     grpc_status_code code;
-    grpc_slice details;
+    grpc_slice details, token;
     LhArena arena;
     gpointer reply; /* in the arena; or */
     GError *error;
@@ -91,18 +93,21 @@ struct LhRpcStream {
     Op send, receive, end;
     LhRpc *rpc;
     guint method;
+    guint endpoint, moves;
+    gboolean pinned; /* to its endpoint */
     grpc_call *call;
     grpc_byte_buffer *request, *received;
     grpc_metadata_array initial, trailing;
     gboolean asked_initial; /* belongs to whoever starts the next receive */
     grpc_status_code code;
-    grpc_slice details;
+    grpc_slice details, token;
     gint pending; /* atomic: batches begun and not ended, and a reply that holds back the next */
     gint queued_bytes; /* atomic */
     /* The loop's. */
     GList link;
     gboolean sending, dropped;
-    GQueue unsent; /* of LhBytes */
+    gint64 asked_us; /* since when something is unanswered; 0: nothing is */
+    GQueue unsent;   /* of LhBytes */
     LhRpcReplyFunc on_reply;
     LhRpcClosedFunc on_closed;
     gpointer data;
@@ -276,17 +281,90 @@ static GError *make_error(const LhRpcMethod *method, grpc_status_code code, grpc
                         (const char *)GRPC_SLICE_START_PTR(details), GRPC_SLICE_LENGTH(details));
 }
 
-static const Lane *get_lane(const LhRpc *rpc, guint method)
+static LhLane *get_lane(const LhRpc *rpc, guint method)
 {
-    return &rpc->lanes[rpc->methods[method].lease];
+    return lh_channels_lane(rpc->channels, rpc->methods[method].lease);
 }
 
-static grpc_call *make_call(LhRpc *rpc, guint method, gpr_timespec deadline)
+static grpc_call *make_call(LhRpc *rpc, guint method, guint endpoint, gpr_timespec deadline)
 {
-    const Lane *lane = get_lane(rpc, method);
-    return grpc_channel_create_registered_call(lane->channel, NULL, GRPC_PROPAGATE_DEFAULTS,
-                                               lane->queue, rpc->registered[method], deadline,
+    LhLane *lane = get_lane(rpc, method);
+    const LhChannel *channel = lh_channels_get(rpc->channels, lane, endpoint);
+    return grpc_channel_create_registered_call(channel->channel, NULL, GRPC_PROPAGATE_DEFAULTS,
+                                               lane->queue, channel->registered[method], deadline,
                                                NULL);
+}
+
+/* Static slices need no unref; the token's belongs to the caller until the call has ended. */
+static grpc_metadata token_metadata(grpc_slice token)
+{
+    return (grpc_metadata){.key = grpc_slice_from_static_string("token"), .value = token};
+}
+
+static grpc_slice make_token(const LhRpc *rpc, guint method)
+{
+    return rpc->token != NULL && !rpc->methods[method].anonymous
+               ? grpc_slice_from_copied_string(rpc->token)
+               : grpc_empty_slice();
+}
+
+/* --- which endpoint --- */
+
+/* What the lane has under way on the endpoint that it leaves ends as if that had gone away. */
+static void move(LhRpc *rpc, LhLane *lane, const char *why)
+{
+    guint from = lane->current;
+    if (lh_channels_n(rpc->channels) == 1 || rpc->closing)
+        return;
+    lh_channels_move(rpc->channels, lane, why);
+    for (GList *link = rpc->calls.head; link != NULL; link = link->next) {
+        const LhRpcCall *call = link->data;
+        if (call->call != NULL && call->endpoint == from && get_lane(rpc, call->method) == lane)
+            grpc_call_cancel_with_status(call->call, GRPC_STATUS_UNAVAILABLE,
+                                         "given up for another endpoint", NULL);
+    }
+    for (GList *link = rpc->streams.head; link != NULL; link = link->next) {
+        const LhRpcStream *stream = link->data;
+        if (!stream->pinned && stream->endpoint == from && get_lane(rpc, stream->method) == lane)
+            grpc_call_cancel_with_status(stream->call, GRPC_STATUS_UNAVAILABLE,
+                                         "given up for another endpoint", NULL);
+    }
+}
+
+static void heard(LhRpc *rpc, guint method, guint endpoint)
+{
+    if (rpc->closing) /* the channels are gone */
+        return;
+    LhChannel *channel = lh_channels_get(rpc->channels, get_lane(rpc, method), endpoint);
+    channel->heard_us = g_get_monotonic_time();
+    if (!rpc->methods[method].alone)
+        channel->agreed_us = channel->heard_us;
+}
+
+/* What the end of a call or stream that was sent at @sent_us says of its endpoint. A deadline alone says
+ * nothing (a page of 100 MB takes its time) unless there was no answer to anything else either; answers
+ * that a member gives without a leader do not count for what takes one. @moves: the lane's when it was
+ * sent: what a move ended, or what ended before, is no reason for another. */
+static void judge(LhRpc *rpc, guint method, guint endpoint, guint moves, grpc_status_code code,
+                  gint64 sent_us)
+{
+    LhLane *lane = get_lane(rpc, method);
+    const LhChannel *channel = lh_channels_get(rpc->channels, lane, endpoint);
+    if (code == GRPC_STATUS_OK)
+        heard(rpc, method, endpoint);
+    if (moves != lane->moves || endpoint != lane->current)
+        return;
+    gint64 heard_us = rpc->methods[method].alone ? channel->heard_us : channel->agreed_us;
+    if (code == GRPC_STATUS_UNAVAILABLE)
+        move(rpc, lane, "unavailable");
+    else if (code == GRPC_STATUS_DEADLINE_EXCEEDED && heard_us < sent_us)
+        move(rpc, lane, "no answer before a deadline");
+}
+
+static grpc_connectivity_state connectivity(LhRpc *rpc, LhLane *lane)
+{
+    return grpc_channel_check_connectivity_state(
+        lh_channels_get(rpc->channels, lane, lane->current)->channel, TRUE);
 }
 
 /* --- unary calls --- */
@@ -296,8 +374,11 @@ static void deliver_call(LhRpc *rpc, Posted *posted)
     LhRpcCall *call = (LhRpcCall *)posted;
     g_queue_unlink(&rpc->calls, &call->link);
     /* All of gRPC's before the callback, which may free the transport. */
-    if (call->call != NULL)
+    if (call->call != NULL) {
         grpc_call_unref(call->call);
+        if (!call->cancelled && !rpc->closing)
+            judge(rpc, call->method, call->endpoint, call->moves, call->code, call->sent_us);
+    }
     if (!call->cancelled && !rpc->closing)
         call->func(call->reply, call->error, call->data);
     lh_arena_clear(&call->arena);
@@ -325,6 +406,7 @@ static void call_ended(gpointer owner, G_GNUC_UNUSED gboolean ok)
     grpc_metadata_array_destroy(&call->initial);
     grpc_metadata_array_destroy(&call->trailing);
     grpc_slice_unref(call->details);
+    grpc_slice_unref(call->token);
     post(call->rpc, &call->posted, deliver_call);
 }
 
@@ -342,13 +424,19 @@ static LhRpcCall *call_new(LhRpc *rpc, LhRpcFunc func, gpointer data)
 static void call_send(LhRpcCall *call)
 {
     call->op = (Op){.ended = call_ended, .owner = call};
-    call->call = make_call(call->rpc, call->method, call->deadline);
+    const LhLane *lane = get_lane(call->rpc, call->method);
+    call->endpoint = lane->current;
+    call->moves = lane->moves;
+    call->sent_us = g_get_monotonic_time();
+    call->call = make_call(call->rpc, call->method, call->endpoint, call->deadline);
+    call->token = make_token(call->rpc, call->method);
+    grpc_metadata token = token_metadata(call->token);
     call->request = make_buffer(call->unsent);
     call->unsent = (LhBytes){0};
     grpc_metadata_array_init(&call->initial);
     grpc_metadata_array_init(&call->trailing);
     const grpc_op ops[] = {
-        send_metadata_op(NULL, 0),
+        send_metadata_op(&token, GRPC_SLICE_LENGTH(call->token) > 0 ? 1 : 0),
         send_message_op(call->request),
         {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT},
         receive_metadata_op(&call->initial),
@@ -375,30 +463,39 @@ static void connectivity_changed(gpointer owner, G_GNUC_UNUSED gboolean ok)
     post(call->rpc, &call->posted, deliver_connectivity);
 }
 
-/* For writes. gRPC does not tell whether a call that failed was ever sent; one that was not handed to
- * it surely was not. So a write waits here until its channel is connected, and fails here if it cannot;
- * from then on its failures have an unknown outcome. */
+/* For writes, and for all where there are several endpoints. gRPC does not tell whether a call that
+ * failed was ever sent; one that was not handed to it surely was not. So a call waits here until its
+ * lane's endpoint is connected, sees each endpoint refuse at most once, and fails here if none is left;
+ * once it is handed over, the failure of a write has an unknown outcome. */
 static void call_send_connected(LhRpcCall *call)
 {
     LhRpc *rpc = call->rpc;
-    const Lane *lane = get_lane(rpc, call->method);
-    grpc_connectivity_state state = grpc_channel_check_connectivity_state(lane->channel, TRUE);
-    if (state == GRPC_CHANNEL_READY) {
-        call_send(call);
-        return;
-    }
-    gboolean connecting = state == GRPC_CHANNEL_IDLE || state == GRPC_CHANNEL_CONNECTING;
-    if (connecting && gpr_time_cmp(gpr_now(GPR_CLOCK_MONOTONIC), call->deadline) < 0) {
-        call->op = (Op){.ended = connectivity_changed, .owner = call};
-        g_atomic_int_set(&call->op.begun, TRUE);
-        grpc_channel_watch_connectivity_state(lane->channel, state, call->deadline, lane->queue,
-                                              &call->op);
-        return;
+    LhLane *lane = get_lane(rpc, call->method);
+    gboolean in_time = gpr_time_cmp(gpr_now(GPR_CLOCK_MONOTONIC), call->deadline) < 0;
+    guint n = lh_channels_n(rpc->channels);
+    guint last = lane->current;
+    while (call->refused < n) {
+        grpc_connectivity_state state = connectivity(rpc, lane);
+        if (state == GRPC_CHANNEL_READY) {
+            call_send(call);
+            return;
+        }
+        if (in_time && (state == GRPC_CHANNEL_IDLE || state == GRPC_CHANNEL_CONNECTING)) {
+            call->op = (Op){.ended = connectivity_changed, .owner = call};
+            g_atomic_int_set(&call->op.begun, TRUE);
+            grpc_channel_watch_connectivity_state(
+                lh_channels_get(rpc->channels, lane, lane->current)->channel, state,
+                call->deadline, lane->queue, &call->op);
+            return;
+        }
+        last = lane->current;
+        move(rpc, lane, in_time ? "no connection" : "no connection before a deadline");
+        call->refused = in_time ? call->refused + 1 : n;
     }
     call->error = g_error_new(LH_ERROR, LH_ERR_UNAVAILABLE,
-                              "etcd %s: no connection to %s; not sent",
+                              "etcd %s: no connection to %s%s; not sent",
                               rpc->methods[call->method].name,
-                              rpc->target + (g_str_has_prefix(rpc->target, "dns:///") ? 7 : 0));
+                              lh_channels_url(rpc->channels, last), n > 1 ? " or another endpoint" : "");
     post(rpc, &call->posted, deliver_call);
 }
 
@@ -410,7 +507,7 @@ LhRpcCall *lh_rpc_call(LhRpc *rpc, guint method, LhBytes request, gint64 deadlin
     call->unsent = request;
     call->deadline = gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
                                   gpr_time_from_millis(MAX(deadline_ms, 1), GPR_TIMESPAN));
-    if (rpc->methods[method].kind == LH_RPC_WRITE)
+    if (rpc->methods[method].kind == LH_RPC_WRITE || lh_channels_n(rpc->channels) > 1)
         call_send_connected(call);
     else
         call_send(call);
@@ -443,6 +540,7 @@ static void stream_free(LhRpcStream *stream)
     grpc_metadata_array_destroy(&stream->initial);
     grpc_metadata_array_destroy(&stream->trailing);
     grpc_slice_unref(stream->details);
+    grpc_slice_unref(stream->token);
     grpc_call_unref(stream->call);
     g_free(stream);
 }
@@ -456,6 +554,8 @@ static void deliver_closed(LhRpc *rpc, Posted *posted)
     gpointer data = stream->data;
     g_autoptr(GError) error = make_error(&rpc->methods[stream->method], stream->code,
                                          stream->details);
+    if (!silent)
+        judge(rpc, stream->method, stream->endpoint, stream->moves, stream->code, 0);
     /* Before the callback, which may free the transport. */
     stream_free(stream);
     if (!silent)
@@ -497,6 +597,8 @@ static void deliver_reply(LhRpc *rpc, Posted *posted)
     Reply *reply = (Reply *)posted;
     LhRpcStream *stream = reply->stream;
     g_atomic_int_add(&stream->queued_bytes, -reply->bytes);
+    stream->asked_us = 0;
+    heard(rpc, stream->method, stream->endpoint);
     /* Before the callback: that may free the transport, which waits for the stream's end. */
     if (reply->resume)
         stream_receive(stream);
@@ -540,6 +642,8 @@ static void stream_ended(gpointer owner, G_GNUC_UNUSED gboolean ok)
     stream_unpend(owner);
 }
 
+static void send_message(LhRpcStream *stream, LhBytes message);
+
 static void deliver_sent(LhRpc *rpc, Posted *posted)
 {
     LhRpcStream *stream = (LhRpcStream *)((char *)posted - offsetof(LhRpcStream, sent));
@@ -550,7 +654,7 @@ static void deliver_sent(LhRpc *rpc, Posted *posted)
     if (stream->dropped || rpc->closing)
         g_free(next->data);
     else
-        lh_rpc_send(stream, *next);
+        send_message(stream, *next);
 }
 
 static void stream_sent(gpointer owner, G_GNUC_UNUSED gboolean ok)
@@ -562,12 +666,8 @@ static void stream_sent(gpointer owner, G_GNUC_UNUSED gboolean ok)
     stream_unpend(stream);
 }
 
-void lh_rpc_send(LhRpcStream *stream, LhBytes message)
+static void send_message(LhRpcStream *stream, LhBytes message)
 {
-    if (stream->sending) {
-        g_queue_push_tail(&stream->unsent, g_memdup2(&message, sizeof message));
-        return;
-    }
     if (!stream_pend(stream)) {
         g_free(message.data);
         return;
@@ -578,15 +678,78 @@ void lh_rpc_send(LhRpcStream *stream, LhBytes message)
     start_batch(stream->call, &op, 1, &stream->send);
 }
 
-LhRpcStream *lh_rpc_open(LhRpc *rpc, guint method, LhBytes first, LhRpcReplyFunc on_reply,
-                         LhRpcClosedFunc on_closed, gpointer data)
+/* Whoever waits longest. */
+static void set_silence(LhRpc *rpc)
+{
+    gint64 oldest_us = G_MAXINT64;
+    for (const GList *link = rpc->streams.head; link != NULL; link = link->next) {
+        const LhRpcStream *stream = link->data;
+        if (stream->asked_us > 0 && !stream->dropped)
+            oldest_us = MIN(oldest_us, stream->asked_us);
+    }
+    g_source_set_ready_time(rpc->silence, oldest_us == G_MAXINT64 ? -1 : oldest_us + SILENCE_US);
+}
+
+static void ask(LhRpcStream *stream)
+{
+    if (stream->pinned || stream->asked_us > 0 || lh_channels_n(stream->rpc->channels) == 1)
+        return;
+    stream->asked_us = g_get_monotonic_time();
+    set_silence(stream->rpc);
+}
+
+static gboolean has_calls(const LhRpc *rpc, const LhLane *lane, guint endpoint)
+{
+    for (const GList *link = rpc->calls.head; link != NULL; link = link->next) {
+        const LhRpcCall *call = link->data;
+        if (call->call != NULL && call->endpoint == endpoint &&
+            get_lane(rpc, call->method) == lane)
+            return TRUE;
+    }
+    return FALSE;
+}
+
+/* A stream has waited long enough. Where calls are under way too, their deadlines decide: an answer of
+ * 100 MB may be what it waits behind. */
+static gboolean dispatch_silence(GSource *source, G_GNUC_UNUSED GSourceFunc func,
+                                 G_GNUC_UNUSED gpointer data)
+{
+    LhRpc *rpc = ((Source *)source)->rpc;
+    gint64 now_us = g_get_monotonic_time();
+    for (GList *link = rpc->streams.head; link != NULL; link = link->next) {
+        LhRpcStream *stream = link->data;
+        LhLane *lane = get_lane(rpc, stream->method);
+        if (stream->asked_us == 0 || stream->dropped || now_us - stream->asked_us < SILENCE_US)
+            continue;
+        gint64 asked_us = stream->asked_us;
+        stream->asked_us = now_us;
+        if (stream->endpoint == lane->current && stream->moves == lane->moves &&
+            !has_calls(rpc, lane, stream->endpoint) &&
+            lh_channels_get(rpc->channels, lane, stream->endpoint)->heard_us < asked_us)
+            move(rpc, lane, "silent");
+    }
+    set_silence(rpc);
+    return G_SOURCE_CONTINUE;
+}
+
+void lh_rpc_send(LhRpcStream *stream, LhBytes message)
+{
+    if (stream->sending)
+        g_queue_push_tail(&stream->unsent, g_memdup2(&message, sizeof message));
+    else
+        send_message(stream, message);
+    ask(stream);
+}
+
+static LhRpcStream *stream_open(LhRpc *rpc, guint method, guint endpoint, gboolean pinned,
+                                LhBytes first)
 {
     LhRpcStream *stream = g_new0(LhRpcStream, 1);
     stream->rpc = rpc;
     stream->method = method;
-    stream->on_reply = on_reply;
-    stream->on_closed = on_closed;
-    stream->data = data;
+    stream->endpoint = endpoint;
+    stream->moves = get_lane(rpc, method)->moves;
+    stream->pinned = pinned;
     stream->send = (Op){.ended = stream_sent, .owner = stream};
     stream->receive = (Op){.ended = stream_received, .owner = stream};
     stream->end = (Op){.ended = stream_ended, .owner = stream};
@@ -598,15 +761,44 @@ LhRpcStream *lh_rpc_open(LhRpc *rpc, guint method, LhBytes first, LhRpcReplyFunc
     stream->pending = 3;
     stream->sending = TRUE;
     stream->request = make_buffer(first);
-    stream->call = make_call(rpc, method, gpr_inf_future(GPR_CLOCK_REALTIME));
-    /* etcd ends the stream when its member loses the leader. Static slices need no unref. */
-    grpc_metadata leader = {.key = grpc_slice_from_static_string("hasleader"),
-                            .value = grpc_slice_from_static_string("true")};
-    const grpc_op begin[] = {send_metadata_op(&leader, 1), send_message_op(stream->request)};
+    stream->token = make_token(rpc, method);
+    stream->call = make_call(rpc, method, endpoint, gpr_inf_future(GPR_CLOCK_REALTIME));
+    /* etcd ends the stream when its member loses the leader. */
+    grpc_metadata metadata[] = {{.key = grpc_slice_from_static_string("hasleader"),
+                                 .value = grpc_slice_from_static_string("true")},
+                                token_metadata(stream->token)};
+    const grpc_op begin[] = {
+        send_metadata_op(metadata, GRPC_SLICE_LENGTH(stream->token) > 0 ? 2 : 1),
+        send_message_op(stream->request)};
     start_batch(stream->call, begin, G_N_ELEMENTS(begin), &stream->send);
     stream_receive(stream);
     const grpc_op end = receive_status_op(&stream->trailing, &stream->code, &stream->details);
     start_batch(stream->call, &end, 1, &stream->end);
+    ask(stream);
+    return stream;
+}
+
+LhRpcStream *lh_rpc_open(LhRpc *rpc, guint method, LhBytes first, LhRpcReplyFunc on_reply,
+                         LhRpcClosedFunc on_closed, gpointer data)
+{
+    LhLane *lane = get_lane(rpc, method);
+    guint n = lh_channels_n(rpc->channels);
+    for (guint i = 1; i < n && connectivity(rpc, lane) == GRPC_CHANNEL_TRANSIENT_FAILURE; i++)
+        move(rpc, lane, "no connection");
+    LhRpcStream *stream = stream_open(rpc, method, lane->current, FALSE, first);
+    stream->on_reply = on_reply;
+    stream->on_closed = on_closed;
+    stream->data = data;
+    return stream;
+}
+
+LhRpcStream *lh_rpc_open_at(LhRpc *rpc, guint method, guint endpoint, LhBytes first,
+                            LhRpcReplyFunc on_reply, LhRpcClosedFunc on_closed, gpointer data)
+{
+    LhRpcStream *stream = stream_open(rpc, method, endpoint, TRUE, first);
+    stream->on_reply = on_reply;
+    stream->on_closed = on_closed;
+    stream->data = data;
     return stream;
 }
 
@@ -618,79 +810,54 @@ void lh_rpc_drop(LhRpcStream *stream)
 
 /* --- the whole --- */
 
+/* What gRPC calls an error is a connection that failed: calls report that themselves, an outage has one
+ * every second, and only some (of TLS) say more than the calls do. */
 static void log_grpc(gpr_log_func_args *args)
 {
-    static const LhLogLevel levels[] = {
-        [GPR_LOG_SEVERITY_DEBUG] = LH_LOG_DEBUG,
-        [GPR_LOG_SEVERITY_INFO] = LH_LOG_INFO,
-        [GPR_LOG_SEVERITY_ERROR] = LH_LOG_WARNING, /* calls report their errors themselves */
-    };
-    lh_log(levels[args->severity], "grpc", "text", args->message, NULL);
-}
-
-static grpc_channel *make_channel(const char *target)
-{
-    static const struct {
-        const char *name;
-        int value;
-    } settings[] = {
-        {GRPC_ARG_KEEPALIVE_TIME_MS, 10000},
-        {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000},
-        {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 0},
-        {GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0},
-        {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100},
-        /* The least time that one attempt gets; attempts that fail at once do not wait for it. */
-        {GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000},
-        {GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000},
-        {GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, -1},
-        {GRPC_ARG_ENABLE_RETRIES, 0},                    /* nothing is retried below etcd.h */
-        {GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1}, /* no TXT lookups */
-        {GRPC_ARG_ENABLE_HTTP_PROXY, 0},                 /* http_proxy is for other traffic */
-        {GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1},         /* else the lanes share a connection */
-    };
-    grpc_arg args[G_N_ELEMENTS(settings)];
-    for (gsize i = 0; i < G_N_ELEMENTS(settings); i++) {
-        args[i].type = GRPC_ARG_INTEGER;
-        args[i].key = (char *)(guintptr)settings[i].name;
-        args[i].value.integer = settings[i].value;
+    static gint64 said_s; /* atomic by its alignment; two lines at a time harm nobody */
+    LhLogLevel level = LH_LOG_DEBUG;
+    if (args->severity == GPR_LOG_SEVERITY_ERROR) {
+        gint64 now_s = g_get_monotonic_time() / G_USEC_PER_SEC;
+        gint64 before_s = __atomic_load_n(&said_s, __ATOMIC_RELAXED);
+        if (before_s == 0 || now_s - before_s >= GRPC_SAYS_EVERY_S) {
+            __atomic_store_n(&said_s, now_s, __ATOMIC_RELAXED);
+            level = LH_LOG_WARNING;
+        }
     }
-    grpc_channel_args all = {.num_args = G_N_ELEMENTS(args), .args = args};
-    grpc_channel_credentials *plain = grpc_insecure_credentials_create();
-    grpc_channel *channel = grpc_channel_create(target, plain, &all);
-    grpc_channel_credentials_release(plain);
-    return channel;
+    lh_log(level, "grpc", "text", args->message, NULL);
 }
 
-LhRpc *lh_rpc_new(const char *target, const LhRpcMethod *methods, guint n_methods,
+static GSource *make_source(LhRpc *rpc, GSourceFuncs *funcs, const char *name,
+                            GMainContext *context)
+{
+    GSource *source = g_source_new(funcs, sizeof(Source));
+    ((Source *)source)->rpc = rpc;
+    g_source_set_static_name(source, name);
+    g_source_attach(source, context);
+    return source;
+}
+
+LhRpc *lh_rpc_new(const LhRpcServers *servers, const LhRpcMethod *methods, guint n_methods,
                   GMainContext *context)
 {
     static GSourceFuncs funcs = {.dispatch = dispatch};
+    static GSourceFuncs silence_funcs = {.dispatch = dispatch_silence};
     gpr_set_log_function(log_grpc);
     grpc_init();
     LhRpc *rpc = g_rc_box_new0(LhRpc);
     rpc->methods = methods;
-    for (guint i = 0; i < G_N_ELEMENTS(rpc->lanes); i++) {
-        rpc->lanes[i].queue = grpc_completion_queue_create_for_next(NULL);
-        rpc->lanes[i].channel = make_channel(target);
-    }
-    rpc->target = g_strdup(target);
-    rpc->registered = g_new(void *, n_methods);
-    for (guint i = 0; i < n_methods; i++)
-        rpc->registered[i] = grpc_channel_register_call(get_lane(rpc, i)->channel, methods[i].path,
-                                                        NULL, NULL);
+    rpc->channels = lh_channels_new(servers, methods, n_methods);
     g_mutex_init(&rpc->lock);
     g_cond_init(&rpc->not_empty);
     rpc->posted_tail = &rpc->posted;
     rpc->ready_tail = &rpc->ready;
     g_queue_init(&rpc->calls);
     g_queue_init(&rpc->streams);
-    rpc->source = g_source_new(&funcs, sizeof(Source));
-    ((Source *)rpc->source)->rpc = rpc;
-    g_source_set_static_name(rpc->source, "etcd");
-    g_source_attach(rpc->source, context);
-    for (guint i = 0; i < G_N_ELEMENTS(rpc->lanes); i++)
-        rpc->lanes[i].thread = g_thread_new(i == 0 ? "etcd" : "etcd leases", run_queue,
-                                            rpc->lanes[i].queue);
+    rpc->source = make_source(rpc, &funcs, "etcd", context);
+    rpc->silence = make_source(rpc, &silence_funcs, "etcd silence", context);
+    for (guint i = 0; i < G_N_ELEMENTS(rpc->threads); i++)
+        rpc->threads[i] = g_thread_new(i == 0 ? "etcd" : "etcd leases", run_queue,
+                                       lh_channels_lane(rpc->channels, i == 1)->queue);
     return rpc;
 }
 
@@ -702,22 +869,48 @@ void lh_rpc_free(LhRpc *rpc)
     for (GList *link = rpc->streams.head; link != NULL; link = link->next)
         lh_rpc_drop(link->data);
     /* Ends the waiting for a connection too. */
-    for (guint i = 0; i < G_N_ELEMENTS(rpc->lanes); i++)
-        grpc_channel_destroy(rpc->lanes[i].channel);
+    lh_channels_close(rpc->channels);
     while (rpc->calls.length + rpc->streams.length > 0) {
         if (!deliver_next(rpc))
             take_posted(rpc, TRUE);
     }
     /* Only now, with nothing under way: a batch must not be started on a queue that shuts down. */
-    for (guint i = 0; i < G_N_ELEMENTS(rpc->lanes); i++) {
-        grpc_completion_queue_shutdown(rpc->lanes[i].queue);
-        g_thread_join(rpc->lanes[i].thread);
-        grpc_completion_queue_destroy(rpc->lanes[i].queue);
+    for (guint i = 0; i < G_N_ELEMENTS(rpc->threads); i++) {
+        grpc_completion_queue_shutdown(lh_channels_lane(rpc->channels, i == 1)->queue);
+        g_thread_join(rpc->threads[i]);
     }
+    lh_channels_free(rpc->channels);
     g_source_destroy(rpc->source);
     g_source_unref(rpc->source);
-    g_free(rpc->registered);
-    g_free(rpc->target);
+    g_source_destroy(rpc->silence);
+    g_source_unref(rpc->silence);
+    g_free(rpc->token);
     grpc_shutdown();
     g_rc_box_release_full(rpc, finalize);
+}
+
+guint lh_rpc_n_endpoints(const LhRpc *rpc)
+{
+    return lh_channels_n(rpc->channels);
+}
+
+const char *lh_rpc_url(const LhRpc *rpc, guint endpoint)
+{
+    return lh_channels_url(rpc->channels, endpoint);
+}
+
+guint lh_rpc_endpoint(LhRpc *rpc, guint method)
+{
+    return get_lane(rpc, method)->current;
+}
+
+void lh_rpc_prefer(LhRpc *rpc, guint method, guint endpoint)
+{
+    get_lane(rpc, method)->current = endpoint;
+}
+
+void lh_rpc_set_token(LhRpc *rpc, const char *token)
+{
+    g_free(rpc->token);
+    rpc->token = g_strdup(token);
 }

@@ -139,8 +139,7 @@ static void call_all(Fixture *f, gint64 deadline_ms)
 static void options_that_are_refused(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"https://127.0.0.1:2379",
-                                      "127.0.0.1",
+    static const char *const bad[] = {"127.0.0.1",
                                       "127.0.0.1:",
                                       "127.0.0.1:x",
                                       "127.0.0.1:0",
@@ -158,22 +157,6 @@ static void options_that_are_refused(void **state)
         LhEtcdOptions options = {.endpoints = (const char *const[]){bad[i], NULL}};
         if (lh_etcd_grpc_new(&options, NULL, &error) != NULL)
             fail_msg("accepted %s", bad[i]);
-        assert_true(g_error_matches(error, LH_ERROR, LH_ERR_INVALID));
-    }
-    const char *const one[] = {"a:1", NULL};
-    const LhEtcdOptions options[] = {
-        {.endpoints = NULL},
-        {.endpoints = (const char *const[]){NULL}},
-        {.endpoints = (const char *const[]){"a:1", "b:1", NULL}},
-        {.endpoints = one, .cacert = "x"},
-        {.endpoints = one, .cert = "x"},
-        {.endpoints = one, .key = "x"},
-        {.endpoints = one, .user = "x"},
-        {.endpoints = one, .password_file = "x"},
-    };
-    for (guint i = 0; i < G_N_ELEMENTS(options); i++) {
-        g_autoptr(GError) error = NULL;
-        assert_null(lh_etcd_grpc_new(&options[i], NULL, &error));
         assert_true(g_error_matches(error, LH_ERROR, LH_ERR_INVALID));
     }
 }
