@@ -27,6 +27,7 @@ struct LhContact {
     LhEnv *env;
     LhEtcd *etcd;
     LhEndpoints endpoints;
+    char *where; /* all of them */
     char *cacert, *cert, *key, *prefix, *prefix_end;
     LhContactFuncs funcs;
     gpointer data;
@@ -115,7 +116,7 @@ static void fail_with(LhContact *contact, const char *trouble)
     g_autofree char *text = g_strdup(trouble);
     if (contact->attempt % SAY_EVERY == 0)
         lh_log(LH_LOG_WARNING, contact->reached ? "etcd does not answer" : "etcd not reached yet",
-               "endpoint", lh_etcd_grpc_endpoint(contact->etcd), "error", text, "next",
+               "endpoints", contact->where, "error", text, "next",
                lh_fmt("asks again in %" G_GINT64_FORMAT " ms", delay_ms), NULL);
     contact->attempt++;
     g_free(contact->trouble);
@@ -239,8 +240,7 @@ static void say_version(LhContact *contact, const LhStatusReply *status)
         return;
     g_strlcpy(contact->said_version, status->version, sizeof contact->said_version);
     g_autofree char *at_risk = lh_etcd_version_risks(status->version);
-    lh_log(LH_LOG_INFO, "etcd reached", "endpoint", lh_etcd_grpc_endpoint(contact->etcd),
-           "version", status->version, "cluster",
+    lh_log(LH_LOG_INFO, "etcd reached", "endpoints", contact->where, "version", status->version, "cluster",
            lh_fmt("%016" G_GINT64_MODIFIER "x", status->header.cluster_id), NULL);
     if (at_risk != NULL)
         lh_log(LH_LOG_WARNING, "this version of etcd has known faults", "version", status->version,
@@ -273,8 +273,7 @@ static void on_status(const LhStatusReply *status, const GError *error, gpointer
         return;
     }
     if (contact->reached && contact->attempt > 0)
-        lh_log(LH_LOG_INFO, "etcd answers again", "endpoint",
-               lh_etcd_grpc_endpoint(contact->etcd), NULL);
+        lh_log(LH_LOG_INFO, "etcd answers again", "endpoints", contact->where, NULL);
     contact->attempt = 0;
     contact->refusals = 0;
     g_clear_pointer(&contact->trouble, g_free);
@@ -328,6 +327,7 @@ LhContact *lh_contact_start(LhEnv *env, LhEtcd *etcd, const LhEtcdOptions *optio
     contact->etcd = etcd;
     /* The transport accepted them: only what it made of them is wanted here. */
     lh_endpoints_parse(options, &contact->endpoints);
+    contact->where = g_strjoinv(",", contact->endpoints.urls);
     contact->cacert = g_strdup(options->cacert);
     contact->cert = g_strdup(options->cert);
     contact->key = g_strdup(options->key);
@@ -359,6 +359,7 @@ void lh_contact_free(LhContact *contact)
         g_atomic_int_set(&contact->probe->cancel, 1);
     lh_workers_free(contact->workers);
     lh_endpoints_clear(&contact->endpoints);
+    g_free(contact->where);
     g_free(contact->cacert);
     g_free(contact->cert);
     g_free(contact->key);

@@ -222,6 +222,20 @@ gboolean etcd_process_spawn(EtcdProcess *etcd, GError **error)
     return TRUE;
 }
 
+static gboolean learn_version(EtcdProcess *etcd, GError **error)
+{
+    if (etcd->version != NULL) {
+        return TRUE;
+    }
+    g_autofree char *reply = http(etcd->gateway_port, "GET", "/version", NULL, "");
+    etcd->version = text_in(reply, "etcdserver");
+    if (etcd->version == NULL) {
+        g_set_error(error, LH_ERROR, LH_ERR_INTERNAL, "%s does not say its version", etcd->binary);
+        return FALSE;
+    }
+    return TRUE;
+}
+
 gboolean etcd_process_wait(EtcdProcess *etcd, GError **error)
 {
     gint64 deadline = g_get_monotonic_time() + READY_MS * 1000;
@@ -239,7 +253,7 @@ gboolean etcd_process_wait(EtcdProcess *etcd, GError **error)
         }
         pause_ms(10);
     }
-    return TRUE;
+    return learn_version(etcd, error);
 }
 
 static gboolean switch_auth_on(EtcdProcess *etcd, GError **error)
@@ -284,17 +298,6 @@ static void remove_tree(const char *path)
         g_dir_close(dir);
     }
     g_rmdir(path);
-}
-
-static gboolean learn_version(EtcdProcess *etcd, GError **error)
-{
-    g_autofree char *reply = http(etcd->gateway_port, "GET", "/version", NULL, "");
-    etcd->version = text_in(reply, "etcdserver");
-    if (etcd->version == NULL) {
-        g_set_error(error, LH_ERROR, LH_ERR_INTERNAL, "%s does not say its version", etcd->binary);
-        return FALSE;
-    }
-    return TRUE;
 }
 
 EtcdProcess *etcd_process_prepare(const EtcdProcessOptions *options, const char *name,
@@ -346,7 +349,7 @@ EtcdProcess *etcd_process_new_with(const EtcdProcessOptions *options, GError **e
     for (int attempt = 1;; attempt++) {
         g_autoptr(GError) local = NULL;
         EtcdProcess *etcd = etcd_process_prepare(options, "t", &local);
-        if (etcd != NULL && launch(etcd, &local) && learn_version(etcd, &local)) {
+        if (etcd != NULL && launch(etcd, &local)) {
             return etcd;
         }
         etcd_process_free(etcd);
