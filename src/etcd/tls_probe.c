@@ -48,7 +48,9 @@ static char *describe_certificate(long verdict)
         return g_strdup("its certificate is not valid yet");
     case X509_V_ERR_CERT_REVOKED:
         return g_strdup("its certificate has been revoked");
-    case X509_V_OK: /* the chain is in order, so it is the name, which libcurl compares itself */
+    /* libcurl compares the name itself, once the chain is in order and before it notes so. */
+    case X509_V_OK:
+    case X509_V_ERR_UNSPECIFIED:
     case X509_V_ERR_HOSTNAME_MISMATCH:
     case X509_V_ERR_IP_ADDRESS_MISMATCH:
         return g_strdup("its certificate is for another host name or address");
