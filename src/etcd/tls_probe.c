@@ -1,16 +1,19 @@
 /*
- * One HTTPS request with libcurl, and what its codes mean.
+ * One connection with libcurl, and what its codes mean.
  *
  * In TLS 1.3 a client has finished its handshake before the server has looked at its certificate, so a
- * refusal comes as an alert while it waits for the answer: OpenSSL's info callback sees it.
+ * refusal comes as an alert afterwards: OpenSSL's info callback sees it. Nothing is sent until then: a
+ * server that closes with a request unread resets the connection, and the alert with it.
  */
 #include "etcd/tls_probe.h"
 
 #include <curl/curl.h>
 #include <openssl/ssl.h>
+#include <poll.h>
 
 #define CONNECT_MS 2000
-#define WHOLE_MS   3000
+/* For the first words of the server: HTTP/2 settings, or an alert. */
+#define WORDS_MS 1000
 
 static void on_info(const SSL *ssl, int where, int value)
 {
@@ -33,10 +36,26 @@ static int on_progress(void *cancel, curl_off_t a, curl_off_t b, curl_off_t c, c
     return g_atomic_int_get((gint *)cancel);
 }
 
-static size_t discard(char *data, size_t size, size_t n, void *user)
+/* FALSE: the connection ended. Silence is as good as words: it ends when it is not wanted. */
+static gboolean hears_nothing_bad(CURL *curl)
 {
-    (void)data, (void)user;
-    return size * n;
+    curl_socket_t fd = CURL_SOCKET_BAD;
+    curl_easy_getinfo(curl, CURLINFO_ACTIVESOCKET, &fd);
+    gint64 until_us = g_get_monotonic_time() + WORDS_MS * 1000;
+    for (;;) {
+        char byte = 0;
+        size_t n = 0;
+        CURLcode code = curl_easy_recv(curl, &byte, 1, &n);
+        gint64 left_ms = (until_us - g_get_monotonic_time()) / 1000;
+        if (code == CURLE_OK)
+            return n > 0;
+        if (code != CURLE_AGAIN)
+            return FALSE;
+        if (left_ms <= 0)
+            return TRUE;
+        struct pollfd readable = {.fd = fd, .events = POLLIN};
+        poll(&readable, 1, (int)left_ms);
+    }
 }
 
 static char *describe_certificate(long verdict)
@@ -77,23 +96,24 @@ static gboolean is_refusal(int alert)
     }
 }
 
-static LhProbeVerdict judge(CURL *curl, CURLcode code, int alert, gboolean has_cert, char **why)
+static LhProbeVerdict judge(CURL *curl, CURLcode code, const int *alert, gboolean has_cert,
+                            char **why)
 {
     long verdict = X509_V_OK;
-    if (code == CURLE_OK)
+    if (code == CURLE_OK && hears_nothing_bad(curl))
         return LH_PROBE_FINE;
     if (code == CURLE_PEER_FAILED_VERIFICATION) {
         curl_easy_getinfo(curl, CURLINFO_SSL_VERIFYRESULT, &verdict);
         *why = describe_certificate(verdict);
         return LH_PROBE_REFUSED;
     }
-    if (alert != 0 && is_refusal(alert)) {
+    if (*alert != 0 && is_refusal(*alert)) {
         *why = g_strdup_printf("it refuses %s (TLS alert: %s)",
                                has_cert ? "our certificate" : "us without a client certificate",
-                               SSL_alert_desc_string_long(alert));
+                               SSL_alert_desc_string_long(*alert));
         return LH_PROBE_REFUSED;
     }
-    *why = g_strdup(curl_easy_strerror(code));
+    *why = g_strdup(code == CURLE_OK ? "the connection ended at once" : curl_easy_strerror(code));
     return LH_PROBE_SILENT;
 }
 
@@ -103,14 +123,13 @@ LhProbeVerdict lh_tls_probe(const char *url, const char *cacert, const char *cer
     int alert = 0;
     CURL *curl = curl_easy_init();
     g_assert(curl != NULL);
-    g_autofree char *whole = g_strconcat(url, "/version", NULL);
-    curl_easy_setopt(curl, CURLOPT_URL, whole);
+    curl_easy_setopt(curl, CURLOPT_URL, url);
+    curl_easy_setopt(curl, CURLOPT_CONNECT_ONLY, 1L);
+    curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "https");
     curl_easy_setopt(curl, CURLOPT_PROXY, "");
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
-    curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)WHOLE_MS);
-    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, discard);
     curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
     curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_progress);
     curl_easy_setopt(curl, CURLOPT_XFERINFODATA, cancel);
@@ -125,7 +144,7 @@ LhProbeVerdict lh_tls_probe(const char *url, const char *cacert, const char *cer
         curl_easy_setopt(curl, CURLOPT_SSLKEY, key);
     }
     CURLcode code = curl_easy_perform(curl);
-    LhProbeVerdict verdict = judge(curl, code, alert, cert != NULL, why);
+    LhProbeVerdict verdict = judge(curl, code, &alert, cert != NULL, why);
     curl_easy_cleanup(curl);
     return verdict;
 }

@@ -14,7 +14,7 @@ typedef enum {
     LH_PROBE_SILENT,  /* no connection, or it ended without a reason */
 } LhProbeVerdict;
 
-/* GET @url/version. @cancel (atomic) not 0: returns soon. *@why is set unless it is fine, without the
+/* Connects to @url, and asks nothing. @cancel (atomic) not 0: returns soon. *@why is set unless it is fine, without the
  * URL; g_free. */
 LhProbeVerdict lh_tls_probe(const char *url, const char *cacert, const char *cert, const char *key,
                             gint *cancel, char **why);
