@@ -47,4 +47,5 @@ gpointer lh_codec_revoke_reply(LhArena *arena, const guint8 *data, gsize len);  
 gpointer lh_codec_status_reply(LhArena *arena, const guint8 *data, gsize len);
 /* LhStatusReply of which only alarm_* are set. */
 gpointer lh_codec_alarms_reply(LhArena *arena, const guint8 *data, gsize len);
-gpointer lh_codec_authenticate_reply(LhArena *arena, const guint8 *data, gsize len); /* char: token */
+gpointer lh_codec_authenticate_reply(LhArena *arena, const guint8 *data,
+                                     gsize len); /* char: token */

@@ -4,7 +4,6 @@
  * The password is in the packed request, which gRPC frees when it has been sent, and nowhere else.
  */
 #include "etcd/codec.h"
-
 #include "etcd/etcd.pb-c.h"
 
 #include <string.h>

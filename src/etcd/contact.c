@@ -240,8 +240,8 @@ static void say_version(LhContact *contact, const LhStatusReply *status)
         return;
     g_strlcpy(contact->said_version, status->version, sizeof contact->said_version);
     g_autofree char *at_risk = lh_etcd_version_risks(status->version);
-    lh_log(LH_LOG_INFO, "etcd reached", "endpoints", contact->where, "version", status->version, "cluster",
-           lh_fmt("%016" G_GINT64_MODIFIER "x", status->header.cluster_id), NULL);
+    lh_log(LH_LOG_INFO, "etcd reached", "endpoints", contact->where, "version", status->version,
+           "cluster", lh_fmt("%016" G_GINT64_MODIFIER "x", status->header.cluster_id), NULL);
     if (at_risk != NULL)
         lh_log(LH_LOG_WARNING, "this version of etcd has known faults", "version", status->version,
                "faults", at_risk, "next", "leasehold works around what it can; upgrade etcd", NULL);
@@ -309,10 +309,8 @@ static void on_next(gpointer data)
         contact->call = lh_etcd_status(contact->etcd, on_status, contact);
         return;
     }
-    const LhRangeRequest request = {.key = contact->prefix,
-                                    .range_end = contact->prefix_end,
-                                    .limit = 1,
-                                    .keys_only = TRUE};
+    const LhRangeRequest request = {
+        .key = contact->prefix, .range_end = contact->prefix_end, .limit = 1, .keys_only = TRUE};
     contact->call = contact->etcd->v->range(contact->etcd, &request, FIRST_DEADLINE_MS, on_read,
                                             contact);
 }

@@ -12,7 +12,6 @@
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
-
 #include <string.h>
 
 typedef struct {

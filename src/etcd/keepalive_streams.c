@@ -84,8 +84,7 @@ static void drop_idle(LhKeepaliveStreams *streams)
     for (GList *link = streams->list.head, *next = NULL; link != NULL; link = next) {
         Stream *stream = link->data;
         next = link->next;
-        if (link->prev != NULL &&
-            lh_keepalives_next_deadline(&stream->keepalives) == G_MAXINT64)
+        if (link->prev != NULL && lh_keepalives_next_deadline(&stream->keepalives) == G_MAXINT64)
             give_up(streams, stream, "not used any more");
     }
 }
@@ -194,8 +193,8 @@ void lh_keepalive_streams_ask(LhKeepaliveStreams *streams, LhCallId id, gint64 l
         lh_rpc_send(stream->rpc, request);
     else
         stream = open_stream(streams, request);
-    lh_keepalives_add(&stream->keepalives, id, lease, now_us,
-                      now_us + MAX(deadline_ms, 1) * 1000, func, data);
+    lh_keepalives_add(&stream->keepalives, id, lease, now_us, now_us + MAX(deadline_ms, 1) * 1000,
+                      func, data);
     set_timer(streams);
 }
 

@@ -52,7 +52,7 @@ struct LhLease {
     gint64 deadline_ms;
     Ask asks[ASKS_AT_MOST];
     guint attempt;
-    int said; /* code of the error that was logged last in this row of failures */
+    int said;       /* code of the error that was logged last in this row of failures */
     LhTimer *next;  /* the next request; L_REVOKING without a lease: the report */
     LhTimer *doubt; /* at the deadline; late is not set back, it looks again when it fires */
     void (*revoked)(gpointer data);

@@ -23,8 +23,8 @@ typedef struct {
     const char *name; /* for messages */
     const char *path; /* "/package.Service/Method" */
     LhRpcKind kind;
-    gboolean lease; /* goes over the connection that is kept for leases */
-    gboolean alone; /* a member answers by itself, leader or none: proves little */
+    gboolean lease;     /* goes over the connection that is kept for leases */
+    gboolean alone;     /* a member answers by itself, leader or none: proves little */
     gboolean anonymous; /* goes without a token */
     /* Any thread. NULL: the bytes are no reply of this method. */
     gpointer (*decode)(LhArena *arena, const guint8 *data, gsize len);

@@ -137,8 +137,8 @@ LhChannel *lh_channels_get(LhChannels *channels, LhLane *lane, guint endpoint)
     channel->channel = make_channel(channels->targets[endpoint], channels->credentials);
     channel->registered = g_new(void *, channels->n_methods);
     for (guint i = 0; i < channels->n_methods; i++)
-        channel->registered[i] = grpc_channel_register_call(
-            channel->channel, channels->methods[i].path, NULL, NULL);
+        channel->registered[i] = grpc_channel_register_call(channel->channel,
+                                                            channels->methods[i].path, NULL, NULL);
     return channel;
 }
 

@@ -128,9 +128,8 @@ static gboolean start_secure(RealDriver *real, GError **error)
     real->options.key = real->client.key;
     real->options.user = "root";
     real->options.password_file = g_steal_pointer(&password_file);
-    const EtcdProcessOptions options = {.server = &real->server,
-                                        .client_ca = real->ca.cert,
-                                        .root_password = "over the hills"};
+    const EtcdProcessOptions options = {
+        .server = &real->server, .client_ca = real->ca.cert, .root_password = "over the hills"};
     real->process = etcd_process_new_with(&options, error);
     return real->process != NULL;
 }
@@ -148,9 +147,9 @@ static void stop(RealDriver *real)
     if (real->dir == NULL) {
         return;
     }
-    const char *const files[] = {real->ca.cert,     real->ca.key,      real->server.cert,
-                                 real->server.key,  real->client.cert, real->client.key,
-                                 real->options.password_file};
+    const char *const files[] = {
+        real->ca.cert,     real->ca.key,     real->server.cert,          real->server.key,
+        real->client.cert, real->client.key, real->options.password_file};
     for (guint i = 0; i < G_N_ELEMENTS(files); i++) {
         g_unlink(files[i]);
     }
@@ -173,7 +172,8 @@ static const struct {
      "conformance-etcd-secure",
      start_secure,
      {"keeper_", "lease_keepalive_at_its_end", "lease_keepalive_renews", "lease_expires",
-      "leases_expire", "call_lease_is_rearmed", "watcher_lives_through", "watcher_stays_open", NULL}},
+      "leases_expire", "call_lease_is_rearmed", "watcher_lives_through", "watcher_stays_open",
+      NULL}},
     {"cluster",
      "conformance-etcd-cluster",
      start_cluster,

@@ -94,7 +94,8 @@ int suite_run(Driver *with, const char *name, const char *const *skip)
     g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(struct CMUnitTest));
     for (gsize i = 0; i < G_N_ELEMENTS(lists); i++) {
         for (const struct CMUnitTest *test = lists[i]; test->name != NULL; test++) {
-            if ((only == NULL || strstr(test->name, only) != NULL) && !is_skipped(test->name, skip)) {
+            if ((only == NULL || strstr(test->name, only) != NULL) &&
+                !is_skipped(test->name, skip)) {
                 g_array_append_vals(all, test, 1);
             }
         }

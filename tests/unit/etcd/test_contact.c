@@ -270,10 +270,10 @@ static void risks_by_version(void **state)
         const char *version;
         guint n;
     } rows[] = {
-        {"3.4.23", 5},      {"3.4.24", 5},  {"3.4.25", 4}, {"3.4.31", 3}, {"3.4.36", 2},
-        {"3.4.38", 0},      {"3.5.0", 5},   {"3.5.8", 4},  {"3.5.13", 3}, {"3.5.18", 2},
-        {"3.5.22", 1},      {"3.5.23", 0},  {"3.6.0", 0},  {"3.3.27", 5}, {"4.0.0", 0},
-        {"3.4.38-rc.1", 2}, {"3.5.23+x", 0}, {"", 0},      {"three", 0},  {"3", 0},
+        {"3.4.23", 5},      {"3.4.24", 5},   {"3.4.25", 4}, {"3.4.31", 3}, {"3.4.36", 2},
+        {"3.4.38", 0},      {"3.5.0", 5},    {"3.5.8", 4},  {"3.5.13", 3}, {"3.5.18", 2},
+        {"3.5.22", 1},      {"3.5.23", 0},   {"3.6.0", 0},  {"3.3.27", 5}, {"4.0.0", 0},
+        {"3.4.38-rc.1", 2}, {"3.5.23+x", 0}, {"", 0},       {"three", 0},  {"3", 0},
     };
     for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
         if (n_risks(rows[i].version) != rows[i].n)
@@ -289,11 +289,11 @@ static void risks_by_version(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(reads_the_prefix_first),     TEST(asks_until_it_answers),
-        TEST(refused_twice_is_refused),   TEST(refused_later_is_a_line),
-        TEST(status_every_ten_seconds),   TEST(alarms_come_and_go),
-        TEST(a_new_version_is_said),      TEST(freed_inside_its_callbacks),
-        TEST(freed_inside_refused),       cmocka_unit_test(risks_by_version),
+        TEST(reads_the_prefix_first),   TEST(asks_until_it_answers),
+        TEST(refused_twice_is_refused), TEST(refused_later_is_a_line),
+        TEST(status_every_ten_seconds), TEST(alarms_come_and_go),
+        TEST(a_new_version_is_said),    TEST(freed_inside_its_callbacks),
+        TEST(freed_inside_refused),     cmocka_unit_test(risks_by_version),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

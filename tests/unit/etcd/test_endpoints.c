@@ -43,8 +43,8 @@ static int make_files(void **state)
 static int remove_files(void **state)
 {
     (void)state;
-    const char *const files[] = {ca.cert,    ca.key,    client.cert, client.key, other.cert,
-                                 other.key,  password,  empty,       text};
+    const char *const files[] = {ca.cert,   ca.key,   client.cert, client.key, other.cert,
+                                 other.key, password, empty,       text};
     for (guint i = 0; i < G_N_ELEMENTS(files); i++)
         g_unlink(files[i]);
     g_rmdir(dir);
@@ -122,7 +122,9 @@ static void refused(void **state)
         {{.endpoints = (const char *const[]){"https://a:1", "http://b:1", NULL}},
          "etcd.endpoints",
          "all endpoints must be https:// or none"},
-        {{.endpoints = (const char *const[]){"a:1", "http://a:1", NULL}}, "etcd.endpoints", "twice"},
+        {{.endpoints = (const char *const[]){"a:1", "http://a:1", NULL}},
+         "etcd.endpoints",
+         "twice"},
         {{.endpoints = plain, .cacert = ca.cert}, "etcd.cacert", "http://a:1"},
         {{.endpoints = plain, .cert = client.cert, .key = client.key}, "etcd.cert", "http://a:1"},
         {{.endpoints = one, .cert = client.cert}, "etcd.cert", "needs etcd.key too"},
@@ -154,7 +156,8 @@ static LhConfig *load(const char *const *args, guint n)
         g_ptr_array_add(argv, (gpointer)(guintptr)args[i]);
     g_ptr_array_add(argv, NULL);
     g_autoptr(GError) error = NULL;
-    LhConfig *config = lh_config_load(tables, "x", (int)argv->len - 1, (char **)argv->pdata, &error);
+    LhConfig *config = lh_config_load(tables, "x", (int)argv->len - 1, (char **)argv->pdata,
+                                      &error);
     if (config == NULL)
         fail_msg("%s", error->message);
     return config;
@@ -163,8 +166,12 @@ static LhConfig *load(const char *const *args, guint n)
 static void from_settings(void **state)
 {
     (void)state;
-    const char *const good[] = {"--etcd-endpoints=https://a:1,https://b:2", "--etcd-cacert",
-                                ca.cert, "--etcd-user=u", "--etcd-password-file", password};
+    const char *const good[] = {"--etcd-endpoints=https://a:1,https://b:2",
+                                "--etcd-cacert",
+                                ca.cert,
+                                "--etcd-user=u",
+                                "--etcd-password-file",
+                                password};
     g_autoptr(LhConfig) config = load(good, G_N_ELEMENTS(good));
     LhEtcdOptions options = {0};
     g_autoptr(GError) error = NULL;
@@ -189,8 +196,8 @@ static void passwords(void **state)
     (void)state;
     static const struct {
         const char *content, *password; /* NULL: refused */
-    } rows[] = {{"a\n", "a"}, {"a", "a"}, {"a\n\n", "a\n"}, {" a ", " a "}, {"", NULL}, {"\n", NULL},
-                {"\xff", NULL}};
+    } rows[] = {{"a\n", "a"}, {"a", "a"},   {"a\n\n", "a\n"}, {" a ", " a "},
+                {"", NULL},   {"\n", NULL}, {"\xff", NULL}};
     for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
         g_autofree char *path = put("changing", rows[i].content);
         g_autoptr(GError) error = NULL;

@@ -231,9 +231,8 @@ static int setup(void **state)
     g_autofree char *prefix = g_strdup_printf(PREFIX "%u/", fixtures);
     g_autofree char *end = lh_etcd_prefix_end(prefix);
     f->lease = lh_lease_start(f->env, f->etcd, 5, &lease_funcs, f);
-    f->watcher = lh_watcher_start(f->env, f->etcd,
-                                  &(LhWatcherOptions){.key = prefix, .range_end = end},
-                                  &watcher_funcs, f);
+    f->watcher = lh_watcher_start(
+        f->env, f->etcd, &(LhWatcherOptions){.key = prefix, .range_end = end}, &watcher_funcs, f);
     while (!f->opened)
         g_main_context_iteration(NULL, TRUE);
     send_writes(f);

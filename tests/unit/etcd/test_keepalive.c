@@ -50,7 +50,8 @@ static void expect(const char *text)
 
 static void add(LhCallId id, gint64 lease, gint64 deadline_us, const char *name)
 {
-    lh_keepalives_add(&keepalives, id, lease, (gint64)id * 10, deadline_us, on_answer, (gpointer)(guintptr)name);
+    lh_keepalives_add(&keepalives, id, lease, (gint64)id * 10, deadline_us, on_answer,
+                      (gpointer)(guintptr)name);
 }
 
 static void fail_all(void)

@@ -163,8 +163,7 @@ static void refused_certificates(void **state)
     const CertSpec old = {.cn = "etcd", .names = "IP:127.0.0.1", .from_s = -7200, .to_s = -3600};
     const CertSpec named = {.cn = "etcd", .names = "DNS:elsewhere.example"};
     g_auto(CertFiles) server = issue("changing", &ca, &server_spec);
-    EtcdProcess *etcd = start(
-        &(EtcdProcessOptions){.server = &server, .client_ca = ca.cert});
+    EtcdProcess *etcd = start(&(EtcdProcessOptions){.server = &server, .client_ca = ca.cert});
     const char *const endpoints[] = {etcd_process_endpoint(etcd), NULL};
     LhEtcdOptions options = {.endpoints = endpoints,
                              .cacert = ca.cert,
@@ -269,10 +268,10 @@ static void load_next(Load *load)
         LhCompare compare = lh_compare_create(key, 0);
         LhTxnOp op = lh_txn_put(key, "", 0);
         load->in_flight++;
-        lh_etcd_txn(load->etcd,
-                    &(LhTxnRequest){
-                        .compares = &compare, .n_compares = 1, .success = &op, .n_success = 1},
-                    on_put, load);
+        lh_etcd_txn(
+            load->etcd,
+            &(LhTxnRequest){.compares = &compare, .n_compares = 1, .success = &op, .n_success = 1},
+            on_put, load);
     }
 }
 
@@ -344,10 +343,8 @@ static void certificates_replaced_while_running(void **state)
     EtcdProcess *etcd = start(
         &(EtcdProcessOptions){.server = &server, .client_ca = authority.cert});
     const char *const endpoints[] = {etcd_process_endpoint(etcd), NULL};
-    const LhEtcdOptions options = {.endpoints = endpoints,
-                                   .cacert = authority.cert,
-                                   .cert = client.cert,
-                                   .key = client.key};
+    const LhEtcdOptions options = {
+        .endpoints = endpoints, .cacert = authority.cert, .cert = client.cert, .key = client.key};
     LhEnv *env = lh_env_glib_new(NULL);
     Load load = {.etcd = lh_etcd_grpc_new(&options, NULL, NULL)};
     load_next(&load);
@@ -443,8 +440,7 @@ static void tokens_run_out_under_load(void **state)
 {
     (void)state;
     const char *const args[] = {"--auth-token-ttl=2", NULL};
-    EtcdProcess *process = start(
-        &(EtcdProcessOptions){.args = args, .root_password = PASSWORD});
+    EtcdProcess *process = start(&(EtcdProcessOptions){.args = args, .root_password = PASSWORD});
     const char *const endpoints[] = {etcd_process_endpoint(process), NULL};
     g_autofree char *file = write_password(PASSWORD);
     const LhEtcdOptions options = {.endpoints = endpoints, .user = "root", .password_file = file};
