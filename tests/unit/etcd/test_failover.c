@@ -427,6 +427,7 @@ int main(void)
         printf("1..0 # SKIP %s\n", error->message);
         return error->code == LH_ERR_NOT_FOUND ? 77 : 1;
     }
+    cmocka_set_test_filter(g_getenv("LEASEHOLD_TEST_ONLY"));
     int failed = cmocka_run_group_tests_name("etcd-failover", tests, NULL, NULL);
     etcd_cluster_free(cluster);
     return failed;

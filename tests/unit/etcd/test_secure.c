@@ -565,6 +565,7 @@ int main(void)
     server_files = certs_issue(dir, "server", &ca, &server_spec);
     client_files = certs_issue(dir, "client", &ca, &client_spec);
     foreign_client = certs_issue(dir, "foreign", &other_ca, &client_spec);
+    cmocka_set_test_filter(g_getenv("LEASEHOLD_TEST_ONLY"));
     int failed = cmocka_run_group_tests_name("etcd-secure", tests, NULL, NULL);
     CertFiles *all[] = {&ca, &other_ca, &server_files, &client_files, &foreign_client};
     for (guint i = 0; i < G_N_ELEMENTS(all); i++)
