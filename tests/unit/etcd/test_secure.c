@@ -28,12 +28,26 @@ static const CertSpec client_spec = {.cn = "client"};
 
 static char *dir;
 static CertFiles ca, other_ca, server_files, client_files, foreign_client;
+/* gRPC's threads log too. */
+static GMutex log_lock;
 static GString *logged;
 
 static void take_line(const char *line, gpointer data)
 {
     (void)data;
+    g_mutex_lock(&log_lock);
     g_string_append_printf(logged, "%s\n", line);
+    g_mutex_unlock(&log_lock);
+}
+
+/* What was logged since the last time. */
+static char *take_log(void)
+{
+    g_mutex_lock(&log_lock);
+    char *text = g_strdup(logged->str);
+    g_string_truncate(logged, 0);
+    g_mutex_unlock(&log_lock);
+    return text;
 }
 
 typedef struct {
@@ -219,18 +233,20 @@ static void unreachable_then_reached(void **state)
     const LhEtcdOptions options = {.endpoints = endpoints, .cacert = ca.cert};
     Contacting c;
     etcd_process_stop(etcd);
-    g_string_truncate(logged, 0);
+    g_free(take_log());
     contact_begin(&c, &options);
     assert_false(run_until(is_decided, &c, 2500));
     assert_non_null(lh_contact_trouble(c.contact));
     assert_null(lh_contact_status(c.contact));
-    const char *said = strstr(logged->str, "etcd not reached yet");
+    g_autofree char *log = take_log();
+    const char *said = strstr(log, "etcd not reached yet");
     assert_non_null(said);
     assert_null(strstr(said + 1, "etcd not reached yet")); /* once */
     assert_true(etcd_process_restart(etcd, NULL));
     assert_true(run_until(is_decided, &c, WAIT_MS));
     assert_int_equal(c.reached, 1);
-    assert_non_null(strstr(logged->str, etcd_process_version(etcd)));
+    g_autofree char *later = take_log();
+    assert_non_null(strstr(later, etcd_process_version(etcd)));
     contact_end(&c);
     etcd_process_free(etcd);
 }
@@ -406,11 +422,12 @@ static void passwords(void **state)
     const char *const endpoints[] = {etcd_process_endpoint(etcd), NULL};
     g_autofree char *file = write_password(PASSWORD "\n");
     LhEtcdOptions options = {.endpoints = endpoints, .user = "root", .password_file = file};
-    g_string_truncate(logged, 0);
+    g_free(take_log());
     expect_reached(&options);
     g_free(write_password(PASSWORD "x"));
     expect_refused(&options, LH_ERR_AUTH, "user root");
-    assert_null(strstr(logged->str, PASSWORD));
+    g_autofree char *log = take_log();
+    assert_null(strstr(log, PASSWORD));
     options.user = options.password_file = NULL;
     expect_refused(&options, LH_ERR_AUTH, "user name is empty");
     /* Known, but not permitted to read the prefix. */
@@ -571,6 +588,7 @@ int main(void)
     for (guint i = 0; i < G_N_ELEMENTS(all); i++)
         certs_clear(all[i]);
     remove_dir();
+    lh_log_set_sink(NULL, NULL);
     g_string_free(logged, TRUE);
     return failed;
 }
