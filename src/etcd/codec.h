@@ -27,6 +27,9 @@ LhBytes lh_codec_lease_keepalive(gint64 lease);
 LhBytes lh_codec_status(void);
 LhBytes lh_codec_alarms(void); /* lists them */
 
+/* codec_auth.c */
+LhBytes lh_codec_authenticate(const char *user, const char *password);
+
 /* A grant's or a keepalive's answer. */
 typedef struct {
     LhEtcdHeader header;
@@ -44,3 +47,5 @@ gpointer lh_codec_revoke_reply(LhArena *arena, const guint8 *data, gsize len);  
 gpointer lh_codec_status_reply(LhArena *arena, const guint8 *data, gsize len);
 /* LhStatusReply of which only alarm_* are set. */
 gpointer lh_codec_alarms_reply(LhArena *arena, const guint8 *data, gsize len);
+gpointer lh_codec_authenticate_reply(LhArena *arena, const guint8 *data,
+                                     gsize len); /* char: token */

@@ -10,7 +10,7 @@
 
 typedef struct {
     LhCallId id;
-    gint64 lease, deadline_us;
+    gint64 lease, sent_us, deadline_us;
     LhLeaseFunc func; /* NULL: given up */
     gpointer data;
 } Keepalive;
@@ -29,12 +29,16 @@ void lh_keepalives_clear(LhKeepalives *keepalives)
     keepalives->given_up = 0;
 }
 
-void lh_keepalives_add(LhKeepalives *keepalives, LhCallId id, gint64 lease, gint64 deadline_us,
-                       LhLeaseFunc func, gpointer data)
+void lh_keepalives_add(LhKeepalives *keepalives, LhCallId id, gint64 lease, gint64 now_us,
+                       gint64 deadline_us, LhLeaseFunc func, gpointer data)
 {
     Keepalive *call = g_new(Keepalive, 1);
-    *call = (Keepalive){
-        .id = id, .lease = lease, .deadline_us = deadline_us, .func = func, .data = data};
+    *call = (Keepalive){.id = id,
+                        .lease = lease,
+                        .sent_us = now_us,
+                        .deadline_us = deadline_us,
+                        .func = func,
+                        .data = data};
     g_queue_push_tail(&keepalives->waiting, call);
 }
 
@@ -120,4 +124,10 @@ gint64 lh_keepalives_next_deadline(const LhKeepalives *keepalives)
             deadline_us = MIN(deadline_us, call->deadline_us);
     }
     return deadline_us;
+}
+
+gint64 lh_keepalives_oldest_us(const LhKeepalives *keepalives)
+{
+    const Keepalive *oldest = g_queue_peek_head((GQueue *)(guintptr)&keepalives->waiting);
+    return oldest != NULL ? oldest->sent_us : G_MAXINT64;
 }

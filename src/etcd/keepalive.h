@@ -20,9 +20,9 @@ typedef struct {
 void lh_keepalives_init(LhKeepalives *keepalives);
 void lh_keepalives_clear(LhKeepalives *keepalives); /* no callback runs */
 
-/* A request for @lease is being sent. */
-void lh_keepalives_add(LhKeepalives *keepalives, LhCallId id, gint64 lease, gint64 deadline_us,
-                       LhLeaseFunc func, gpointer data);
+/* A request for @lease is being sent, @now_us. */
+void lh_keepalives_add(LhKeepalives *keepalives, LhCallId id, gint64 lease, gint64 now_us,
+                       gint64 deadline_us, LhLeaseFunc func, gpointer data);
 /* The call's callback will not run. FALSE: no such call. */
 gboolean lh_keepalives_cancel(LhKeepalives *keepalives, LhCallId id);
 /* The next answer of the stream. FALSE: it is not the answer to what was asked; the stream is useless. */
@@ -33,3 +33,6 @@ void lh_keepalives_expire(LhKeepalives *keepalives, gint64 now_us);
 void lh_keepalives_fail(LhKeepalives *keepalives, const GError *error);
 /* G_MAXINT64: none. */
 gint64 lh_keepalives_next_deadline(const LhKeepalives *keepalives);
+/* When the oldest request was sent that has no answer, whatever became of its caller; G_MAXINT64: all
+ * have. */
+gint64 lh_keepalives_oldest_us(const LhKeepalives *keepalives);

@@ -2,8 +2,9 @@
  * The lease that renews itself: grant until granted, keepalive every TTL/3, doubt when the local
  * deadline passes, lost only when etcd says so.
  *
- * One request at a time, so the answer always belongs to the last sending. Callbacks are the last
- * thing each path does: an owner may free or restart the lease in any of them.
+ * A keepalive without an answer after TTL/6 is followed by another, and goes on waiting: the transport
+ * may ask another member with it, and a late answer counts, from when its own request was sent.
+ * Callbacks are the last thing each path does: an owner may free or restart the lease in any of them.
  */
 #include "etcd/lease.h"
 
@@ -15,6 +16,8 @@
 /* A lease that is being renewed has no time for long backoffs. */
 #define RENEW_BACKOFF_CAP_MS 1000
 #define SHORTEST_DEADLINE_MS 500
+/* Each waits for 2/3 of the TTL at most, and the next is sent after 1/6. */
+#define ASKS_AT_MOST 4
 
 typedef enum { L_IDLE, L_GRANTING, L_HELD, L_DOUBT, L_REVOKING, N_L_STATES } State;
 
@@ -29,6 +32,13 @@ static const struct {
     [L_REVOKING] = {"revoking", 1 << L_IDLE},
 };
 
+/* A request without an answer yet. */
+typedef struct {
+    LhLease *lease;
+    LhCallId call; /* 0: none */
+    gint64 sent_ms;
+} Ask;
+
 struct LhLease {
     LhEnv *env;
     LhEtcd *etcd;
@@ -40,10 +50,9 @@ struct LhLease {
     gint64 id;
     gint64 ttl_ms;
     gint64 deadline_ms;
-    gint64 sent_ms; /* of the request in flight, or of the last one */
+    Ask asks[ASKS_AT_MOST];
     guint attempt;
-    int said; /* code of the error that was logged last in this row of failures */
-    LhCallId call;
+    int said;       /* code of the error that was logged last in this row of failures */
     LhTimer *next;  /* the next request; L_REVOKING without a lease: the report */
     LhTimer *doubt; /* at the deadline; late is not set back, it looks again when it fires */
     void (*revoked)(gpointer data);
@@ -56,9 +65,36 @@ static void set_state(LhLease *lease, State state)
     lease->state = state;
 }
 
+/* Those that were sent at @until_ms or before. */
+static void cancel_asks(LhLease *lease, gint64 until_ms)
+{
+    for (guint i = 0; i < ASKS_AT_MOST; i++) {
+        if (lease->asks[i].sent_ms <= until_ms)
+            lh_etcd_cancel(lease->etcd, &lease->asks[i].call);
+    }
+}
+
+static Ask *free_ask(LhLease *lease)
+{
+    for (guint i = 0; i < ASKS_AT_MOST; i++) {
+        if (lease->asks[i].call == 0)
+            return &lease->asks[i];
+    }
+    return NULL;
+}
+
+static gboolean is_asking(const LhLease *lease)
+{
+    for (guint i = 0; i < ASKS_AT_MOST; i++) {
+        if (lease->asks[i].call != 0)
+            return TRUE;
+    }
+    return FALSE;
+}
+
 static void quiet(LhLease *lease)
 {
-    lh_etcd_cancel(lease->etcd, &lease->call);
+    cancel_asks(lease, G_MAXINT64);
     lh_timer_clear(lease->env, &lease->next);
     lh_timer_clear(lease->env, &lease->doubt);
 }
@@ -84,6 +120,7 @@ static void retry_later(LhLease *lease, const GError *error, const char *what, g
                lh_fmt("asks again in %" G_GINT64_FORMAT " ms", delay_ms), NULL);
     lease->said = error->code;
     lease->attempt++;
+    lh_timer_clear(lease->env, &lease->next);
     lease->next = lh_timer_in(lease->env, delay_ms, on_next, lease);
 }
 
@@ -102,35 +139,39 @@ static void on_doubt(gpointer data)
         lease->funcs.doubt(lease->data);
 }
 
-/* An answer to what was sent at sent_ms: the lease lives for @ttl_s from then on. */
-static void extend(LhLease *lease, gint64 ttl_s)
+/* An answer to what was sent at @sent_ms: the lease lives for @ttl_s from then on. */
+static void extend(LhLease *lease, gint64 sent_ms, gint64 ttl_s)
 {
+    cancel_asks(lease, sent_ms);
     lease->attempt = 0;
     lease->ttl_ms = ttl_s * 1000;
-    lease->deadline_ms = lease->sent_ms + lease->ttl_ms;
+    lease->deadline_ms = sent_ms + lease->ttl_ms;
     if (lease->doubt == NULL)
         lease->doubt = lh_timer_at(lease->env, lease->deadline_ms, on_doubt, lease);
-    lease->next = lh_timer_at(lease->env, lease->sent_ms + lease->ttl_ms / 3, on_next, lease);
+    lh_timer_clear(lease->env, &lease->next);
+    lease->next = lh_timer_at(lease->env, sent_ms + lease->ttl_ms / 3, on_next, lease);
 }
 
 static void on_granted(gint64 id, gint64 ttl_s, const GError *error, gpointer data)
 {
-    LhLease *lease = data;
-    lease->call = 0;
+    Ask *ask = data;
+    LhLease *lease = ask->lease;
+    ask->call = 0;
     if (error != NULL) {
         retry_later(lease, error, "lease not granted", GRANT_BACKOFF_CAP_MS);
         return;
     }
     lease->id = id;
     set_state(lease, L_HELD);
-    extend(lease, ttl_s);
+    extend(lease, ask->sent_ms, ttl_s);
     lease->funcs.granted(id, ttl_s, lease->data);
 }
 
 static void on_renewed(G_GNUC_UNUSED gint64 id, gint64 ttl_s, const GError *error, gpointer data)
 {
-    LhLease *lease = data;
-    lease->call = 0;
+    Ask *ask = data;
+    LhLease *lease = ask->lease;
+    ask->call = 0;
     gboolean lost = error == NULL ? ttl_s <= 0
                                   : g_error_matches(error, LH_ERROR, LH_ERR_LEASE_LOST);
     if (lost) {
@@ -140,10 +181,12 @@ static void on_renewed(G_GNUC_UNUSED gint64 id, gint64 ttl_s, const GError *erro
         return;
     }
     if (error != NULL) {
-        retry_later(lease, error, "lease not renewed", RENEW_BACKOFF_CAP_MS);
+        /* While another is under way, the next comes at its time. */
+        if (!is_asking(lease))
+            retry_later(lease, error, "lease not renewed", RENEW_BACKOFF_CAP_MS);
         return;
     }
-    extend(lease, ttl_s);
+    extend(lease, ask->sent_ms, ttl_s);
     /* An answer that comes after its own deadline proves nothing about now. */
     if (lease->state != L_DOUBT || lh_mono_ms(lease->env) >= lease->deadline_ms)
         return;
@@ -155,20 +198,21 @@ static void on_renewed(G_GNUC_UNUSED gint64 id, gint64 ttl_s, const GError *erro
 static void send_next(LhLease *lease)
 {
     gint64 now_ms = lh_mono_ms(lease->env);
-    lease->sent_ms = now_ms;
+    Ask *ask = free_ask(lease);
     if (lease->state == L_GRANTING) {
+        ask->sent_ms = now_ms;
         /* An answer later than the TTL would be of a lease that is over. */
         gint64 limit_ms = MIN(LH_ETCD_DEADLINE_MS, lease->wanted_ttl_s * 1000);
-        lease->call = lease->etcd->v->lease_grant(lease->etcd, lease->wanted_ttl_s, limit_ms,
-                                                  on_granted, lease);
+        ask->call = lease->etcd->v->lease_grant(lease->etcd, lease->wanted_ttl_s, limit_ms,
+                                                on_granted, ask);
         return;
     }
-    gint64 limit_ms = lease->ttl_ms / 3;
-    gint64 remaining_ms = lease->deadline_ms - now_ms;
-    if (remaining_ms > 0)
-        limit_ms = MIN(limit_ms, MAX(remaining_ms, SHORTEST_DEADLINE_MS));
-    lease->call = lease->etcd->v->lease_keepalive(lease->etcd, lease->id, limit_ms, on_renewed,
-                                                  lease);
+    lease->next = lh_timer_at(lease->env, now_ms + MAX(lease->ttl_ms / 6, 1), on_next, lease);
+    if (ask == NULL)
+        return;
+    ask->sent_ms = now_ms;
+    gint64 limit_ms = MAX(lease->ttl_ms * 2 / 3, SHORTEST_DEADLINE_MS);
+    ask->call = lease->etcd->v->lease_keepalive(lease->etcd, lease->id, limit_ms, on_renewed, ask);
 }
 
 static void report_revoked(LhLease *lease)
@@ -185,8 +229,9 @@ static void report_revoked(LhLease *lease)
 static void on_revoked(G_GNUC_UNUSED gint64 id, G_GNUC_UNUSED gint64 ttl_s, const GError *error,
                        gpointer data)
 {
-    LhLease *lease = data;
-    lease->call = 0;
+    Ask *ask = data;
+    LhLease *lease = ask->lease;
+    ask->call = 0;
     if (error != NULL && !g_error_matches(error, LH_ERROR, LH_ERR_LEASE_LOST))
         lh_log(LH_LOG_WARNING, "lease not revoked", "lease",
                lh_fmt("%016" G_GINT64_MODIFIER "x", (guint64)lease->id), "error", error->message,
@@ -213,6 +258,8 @@ LhLease *lh_lease_start(LhEnv *env, LhEtcd *etcd, gint64 ttl_s, const LhLeaseFun
     lease->wanted_ttl_s = ttl_s;
     lease->funcs = *funcs;
     lease->data = data;
+    for (guint i = 0; i < ASKS_AT_MOST; i++)
+        lease->asks[i].lease = lease;
     lh_lease_restart(lease);
     return lease;
 }
@@ -251,8 +298,9 @@ void lh_lease_revoke(LhLease *lease, void (*done)(gpointer data), gpointer data)
         lease->next = lh_timer_in(lease->env, 0, on_next, lease);
         return;
     }
-    lease->call = lease->etcd->v->lease_revoke(
-        lease->etcd, lease->id, MIN(LH_ETCD_DEADLINE_MS, lease->ttl_ms), on_revoked, lease);
+    Ask *ask = free_ask(lease);
+    ask->call = lease->etcd->v->lease_revoke(
+        lease->etcd, lease->id, MIN(LH_ETCD_DEADLINE_MS, lease->ttl_ms), on_revoked, ask);
 }
 
 void lh_lease_free(LhLease *lease)

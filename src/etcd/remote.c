@@ -1,18 +1,19 @@
 /*
  * A real etcd behind the vtable of etcd.h: etcd's methods over rpc.h (transport_grpc.h is the header).
  *
- * It gives calls their ids, shares one stream between all keepalives, and makes one status of two calls.
- * It must not retry anything: what is above the vtable decides that.
+ * It gives calls their ids, sees to it that they carry a token, and makes one status of two calls. It
+ * must not retry anything, what is above the vtable decides that; but for a call that etcd refused only
+ * for its token (etcd looks at that before it proposes a write, and again before it applies one), which
+ * is sent once more with a new one.
  */
 #include "base/errors.h"
-#include "etcd/keepalive.h"
+#include "etcd/auth.h"
+#include "etcd/endpoints.h"
+#include "etcd/keepalive_streams.h"
 #include "etcd/rpc.h"
 #include "etcd/transport_grpc.h"
 
-#include <string.h>
-
-/* Keepalives without an answer that make a stream useless. */
-#define GIVEN_UP_AT_MOST 3
+#define TOKEN_DEADLINE_MS 5000 /* of a watch that waits for one */
 
 typedef enum {
     M_RANGE,
@@ -23,41 +24,48 @@ typedef enum {
     M_ALARMS,
     M_WATCH,
     M_KEEPALIVE,
+    M_AUTHENTICATE,
     N_METHODS
 } Method;
 
+#define LEASE     .lease = TRUE
+#define ALONE     .alone = TRUE
+#define ANONYMOUS .anonymous = TRUE
+
 static const LhRpcMethod methods[N_METHODS] = {
-    [M_RANGE] = {"Range", "/etcdserverpb.KV/Range", LH_RPC_READ, FALSE, lh_codec_range_reply},
-    [M_TXN] = {"Txn", "/etcdserverpb.KV/Txn", LH_RPC_WRITE, FALSE, lh_codec_txn_reply},
-    [M_GRANT] = {"LeaseGrant", "/etcdserverpb.Lease/LeaseGrant", LH_RPC_WRITE, TRUE,
-                 lh_codec_grant_reply},
-    [M_REVOKE] = {"LeaseRevoke", "/etcdserverpb.Lease/LeaseRevoke", LH_RPC_WRITE, TRUE,
-                  lh_codec_revoke_reply},
-    [M_STATUS] = {"Status", "/etcdserverpb.Maintenance/Status", LH_RPC_READ, FALSE,
-                  lh_codec_status_reply},
-    [M_ALARMS] = {"Alarm", "/etcdserverpb.Maintenance/Alarm", LH_RPC_READ, FALSE,
-                  lh_codec_alarms_reply},
-    [M_WATCH] = {"Watch", "/etcdserverpb.Watch/Watch", LH_RPC_READ, FALSE, lh_codec_watch_reply},
-    [M_KEEPALIVE] = {"LeaseKeepAlive", "/etcdserverpb.Lease/LeaseKeepAlive", LH_RPC_READ, TRUE,
-                     lh_codec_keepalive_reply},
+    [M_RANGE] = {"Range", "/etcdserverpb.KV/Range", LH_RPC_READ, .decode = lh_codec_range_reply},
+    [M_TXN] = {"Txn", "/etcdserverpb.KV/Txn", LH_RPC_WRITE, .decode = lh_codec_txn_reply},
+    [M_GRANT] = {"LeaseGrant", "/etcdserverpb.Lease/LeaseGrant", LH_RPC_WRITE, LEASE,
+                 .decode = lh_codec_grant_reply},
+    [M_REVOKE] = {"LeaseRevoke", "/etcdserverpb.Lease/LeaseRevoke", LH_RPC_WRITE, LEASE,
+                  .decode = lh_codec_revoke_reply},
+    [M_STATUS] = {"Status", "/etcdserverpb.Maintenance/Status", LH_RPC_READ, ALONE,
+                  .decode = lh_codec_status_reply},
+    [M_ALARMS] = {"Alarm", "/etcdserverpb.Maintenance/Alarm", LH_RPC_READ,
+                  .decode = lh_codec_alarms_reply},
+    [M_WATCH] = {"Watch", "/etcdserverpb.Watch/Watch", LH_RPC_READ, ALONE,
+                 .decode = lh_codec_watch_reply},
+    [M_KEEPALIVE] = {"LeaseKeepAlive", "/etcdserverpb.Lease/LeaseKeepAlive", LH_RPC_READ, LEASE,
+                     .decode = lh_codec_keepalive_reply},
+    [M_AUTHENTICATE] = {"Authenticate", "/etcdserverpb.Auth/Authenticate", LH_RPC_READ, ANONYMOUS,
+                        .decode = lh_codec_authenticate_reply},
 };
 
 typedef struct {
     LhEtcd base; /* first */
     LhRpc *rpc;
+    LhAuth *auth;        /* NULL: no password */
     GHashTable *calls;   /* &Call.id → Call, owned; unary calls that may still call back */
     GHashTable *watches; /* set of LhEtcdStream, owned */
     LhCallId last_id;
-    GSource *timer; /* the next deadline of a keepalive */
-    LhRpcStream *lease_stream;
-    LhKeepalives keepalives;
-    gboolean freed;
+    LhKeepaliveStreams *keepalives;
 } Remote;
 
 typedef struct {
     LhCallId id; /* first */
     Remote *remote;
-    LhRpcCall *rpc;
+    LhRpcCall *rpc;    /* under way, or */
+    LhAuthWait *token; /* waited for */
     union {
         LhRangeFunc range;
         LhTxnFunc txn;
@@ -65,19 +73,40 @@ typedef struct {
         LhStatusFunc status;
     } func;
     gpointer data;
-    gint64 deadline_us;   /* of Status, for Alarm */
+    gint64 deadline_us;
     LhStatusReply status; /* what Status answered, while Alarm is under way */
+
+    /* To send it once more; only with a password. */
+    Method method;
+    LhRpcFunc ended;
+    LhBytes request; /* data NULL: it has been sent for the last time */
+    guint token_number;
 } Call;
 
 struct LhEtcdStream {
     Remote *remote;
-    LhRpcStream *rpc;
+    LhRpcStream *rpc;  /* open, or */
+    LhAuthWait *token; /* waited for */
+    LhBytes request;   /* data NULL: it has been sent for the last time */
+    guint token_number;
     LhWatchReplyFunc on_reply;
     LhWatchClosedFunc on_closed;
     gpointer data;
 };
 
+static LhBytes copy_bytes(LhBytes bytes)
+{
+    return (LhBytes){.data = g_memdup2(bytes.data, MAX(bytes.len, 1)), .len = bytes.len};
+}
+
 /* --- unary calls --- */
+
+static void call_free(gpointer data)
+{
+    Call *call = data;
+    g_free(call->request.data);
+    g_free(call);
+}
 
 static Call *call_new(LhEtcd *etcd, gpointer data)
 {
@@ -90,10 +119,79 @@ static Call *call_new(LhEtcd *etcd, gpointer data)
     return call;
 }
 
+static void wait_for_token(Call *call);
+
+/* Between the reply and the method's own function. */
+static void on_reply_with_token(gpointer reply, const GError *error, gpointer data)
+{
+    Call *call = data;
+    call->rpc = NULL;
+    if (!g_error_matches(error, LH_ERROR, LH_ERR_AUTH)) {
+        call->ended(reply, error, call);
+        return;
+    }
+    lh_auth_refused(call->remote->auth, call->token_number);
+    if (call->request.data == NULL)
+        call->ended(NULL, error, call);
+    else
+        wait_for_token(call);
+}
+
+/* @last: not once more. */
+static void send_with_token(Call *call, gboolean last)
+{
+    gint64 remaining_ms = (call->deadline_us - g_get_monotonic_time()) / 1000;
+    LhBytes request = last ? call->request : copy_bytes(call->request);
+    if (last)
+        call->request = (LhBytes){0};
+    call->token_number = lh_auth_number(call->remote->auth);
+    call->rpc = lh_rpc_call(call->remote->rpc, call->method, request, remaining_ms,
+                            on_reply_with_token, call);
+}
+
+static void on_token(const GError *error, gpointer data)
+{
+    Call *call = data;
+    call->token = NULL;
+    if (error != NULL)
+        call->ended(NULL, error, call);
+    else
+        send_with_token(call, call->token_number != 0);
+}
+
+static void wait_for_token(Call *call)
+{
+    if (lh_auth_ready(call->remote->auth))
+        send_with_token(call, TRUE);
+    else
+        call->token = lh_auth_wait(call->remote->auth, call->deadline_us, on_token, call);
+}
+
+/* @request is taken over. */
+static void send(Call *call, Method method, LhBytes request, gint64 deadline_ms, LhRpcFunc ended)
+{
+    Remote *remote = call->remote;
+    if (remote->auth == NULL) {
+        call->rpc = lh_rpc_call(remote->rpc, method, request, deadline_ms, ended, call);
+        return;
+    }
+    call->method = method;
+    call->ended = ended;
+    g_free(call->request.data);
+    call->request = request;
+    call->token_number = 0;
+    call->deadline_us = g_get_monotonic_time() + MAX(deadline_ms, 1) * 1000;
+    if (lh_auth_ready(remote->auth))
+        send_with_token(call, FALSE);
+    else
+        call->token = lh_auth_wait(remote->auth, call->deadline_us, on_token, call);
+}
+
 /* The call has ended. Its callback runs with the copy, and may free the transport. */
 static Call take(Call *call)
 {
     Call copy = *call;
+    copy.request = (LhBytes){0};
     g_hash_table_remove(call->remote->calls, &call->id);
     return copy;
 }
@@ -147,8 +245,7 @@ static void on_status(gpointer reply, const GError *error, gpointer data)
     }
     call->status = *status;
     gint64 remaining_ms = (call->deadline_us - g_get_monotonic_time()) / 1000;
-    call->rpc = lh_rpc_call(call->remote->rpc, M_ALARMS, lh_codec_alarms(), remaining_ms, on_alarms,
-                            call);
+    send(call, M_ALARMS, lh_codec_alarms(), remaining_ms, on_alarms);
 }
 
 static LhCallId etcd_range(LhEtcd *etcd, const LhRangeRequest *request, gint64 deadline_ms,
@@ -156,8 +253,7 @@ static LhCallId etcd_range(LhEtcd *etcd, const LhRangeRequest *request, gint64 d
 {
     Call *call = call_new(etcd, data);
     call->func.range = func;
-    call->rpc = lh_rpc_call(call->remote->rpc, M_RANGE, lh_codec_range(request), deadline_ms,
-                            on_range, call);
+    send(call, M_RANGE, lh_codec_range(request), deadline_ms, on_range);
     return call->id;
 }
 
@@ -168,8 +264,7 @@ static LhCallId etcd_txn(LhEtcd *etcd, const LhTxnRequest *request, gint64 deadl
     Call *call = call_new(etcd, data);
     call->func.txn = func;
     if (lh_etcd_txn_check(request, &error))
-        call->rpc = lh_rpc_call(call->remote->rpc, M_TXN, lh_codec_txn(request), deadline_ms,
-                                on_txn, call);
+        send(call, M_TXN, lh_codec_txn(request), deadline_ms, on_txn);
     else
         call->rpc = lh_rpc_refuse(call->remote->rpc, error, on_txn, call);
     return call->id;
@@ -180,8 +275,7 @@ static LhCallId etcd_lease_grant(LhEtcd *etcd, gint64 ttl_s, gint64 deadline_ms,
 {
     Call *call = call_new(etcd, data);
     call->func.lease = func;
-    call->rpc = lh_rpc_call(call->remote->rpc, M_GRANT, lh_codec_lease_grant(ttl_s), deadline_ms,
-                            on_grant, call);
+    send(call, M_GRANT, lh_codec_lease_grant(ttl_s), deadline_ms, on_grant);
     return call->id;
 }
 
@@ -190,8 +284,7 @@ static LhCallId etcd_lease_revoke(LhEtcd *etcd, gint64 lease, gint64 deadline_ms
 {
     Call *call = call_new(etcd, data);
     call->func.lease = func;
-    call->rpc = lh_rpc_call(call->remote->rpc, M_REVOKE, lh_codec_lease_revoke(lease), deadline_ms,
-                            on_revoke, call);
+    send(call, M_REVOKE, lh_codec_lease_revoke(lease), deadline_ms, on_revoke);
     return call->id;
 }
 
@@ -200,8 +293,7 @@ static LhCallId etcd_status(LhEtcd *etcd, gint64 deadline_ms, LhStatusFunc func,
     Call *call = call_new(etcd, data);
     call->func.status = func;
     call->deadline_us = g_get_monotonic_time() + deadline_ms * 1000;
-    call->rpc = lh_rpc_call(call->remote->rpc, M_STATUS, lh_codec_status(), deadline_ms, on_status,
-                            call);
+    send(call, M_STATUS, lh_codec_status(), deadline_ms, on_status);
     return call->id;
 }
 
@@ -210,64 +302,14 @@ static void etcd_cancel(LhEtcd *etcd, LhCallId id)
     Remote *remote = (Remote *)etcd;
     const Call *call = g_hash_table_lookup(remote->calls, &id);
     if (call == NULL) {
-        lh_keepalives_cancel(&remote->keepalives, id);
+        lh_keepalive_streams_cancel(remote->keepalives, id);
         return;
     }
-    lh_rpc_cancel(call->rpc);
+    if (call->rpc != NULL)
+        lh_rpc_cancel(call->rpc);
+    else
+        lh_auth_cancel(remote->auth, call->token);
     g_hash_table_remove(remote->calls, &id);
-}
-
-/* --- keepalives --- */
-
-static void set_timer(Remote *remote)
-{
-    gint64 deadline_us = lh_keepalives_next_deadline(&remote->keepalives);
-    g_source_set_ready_time(remote->timer, deadline_us == G_MAXINT64 ? -1 : deadline_us);
-}
-
-/* The caller holds a reference: the callbacks may free the transport. */
-static void abandon_stream(Remote *remote, const char *why)
-{
-    g_autoptr(GError) error = g_error_new(LH_ERROR, LH_ERR_UNAVAILABLE, "etcd LeaseKeepAlive: %s",
-                                          why);
-    lh_rpc_drop(remote->lease_stream);
-    remote->lease_stream = NULL;
-    lh_keepalives_fail(&remote->keepalives, error);
-}
-
-typedef struct {
-    GSource base;
-    Remote *remote;
-} Timer;
-
-static gboolean dispatch_timer(GSource *source, G_GNUC_UNUSED GSourceFunc func,
-                               G_GNUC_UNUSED gpointer data)
-{
-    Remote *remote = g_rc_box_acquire(((Timer *)source)->remote);
-    lh_keepalives_expire(&remote->keepalives, g_get_monotonic_time());
-    if (remote->lease_stream != NULL && remote->keepalives.given_up >= GIVEN_UP_AT_MOST)
-        abandon_stream(remote, "the stream answers nothing");
-    if (!remote->freed)
-        set_timer(remote);
-    g_rc_box_release(remote);
-    return G_SOURCE_CONTINUE;
-}
-
-static void on_keepalive(gpointer reply, gpointer data)
-{
-    Remote *remote = g_rc_box_acquire(data);
-    const LhLeaseReply *lease = reply;
-    if (!lh_keepalives_answer(&remote->keepalives, lease->lease, lease->ttl_s))
-        abandon_stream(remote, "an answer that nobody asked for");
-    g_rc_box_release(remote);
-}
-
-static void on_lease_stream_closed(const GError *error, gpointer data)
-{
-    Remote *remote = g_rc_box_acquire(data);
-    remote->lease_stream = NULL;
-    lh_keepalives_fail(&remote->keepalives, error);
-    g_rc_box_release(remote);
 }
 
 static LhCallId etcd_lease_keepalive(LhEtcd *etcd, gint64 lease, gint64 deadline_ms,
@@ -275,31 +317,82 @@ static LhCallId etcd_lease_keepalive(LhEtcd *etcd, gint64 lease, gint64 deadline
 {
     Remote *remote = (Remote *)etcd;
     LhCallId id = ++remote->last_id;
-    gint64 deadline_us = g_get_monotonic_time() + MAX(deadline_ms, 1) * 1000;
-    LhBytes request = lh_codec_lease_keepalive(lease);
-    if (remote->lease_stream == NULL)
-        remote->lease_stream = lh_rpc_open(remote->rpc, M_KEEPALIVE, request, on_keepalive,
-                                           on_lease_stream_closed, remote);
-    else
-        lh_rpc_send(remote->lease_stream, request);
-    lh_keepalives_add(&remote->keepalives, id, lease, deadline_us, func, data);
-    set_timer(remote);
+    lh_keepalive_streams_ask(remote->keepalives, id, lease, deadline_ms, func, data);
     return id;
 }
 
 /* --- watches --- */
 
+static void stream_free(gpointer data)
+{
+    LhEtcdStream *stream = data;
+    g_free(stream->request.data);
+    g_free(stream);
+}
+
+static void end_watch(LhEtcdStream *stream, const GError *error)
+{
+    LhWatchClosedFunc on_closed = stream->on_closed;
+    gpointer data = stream->data;
+    g_hash_table_remove(stream->remote->watches, stream);
+    on_closed(error, data);
+}
+
+static void wait_and_open(LhEtcdStream *stream);
+
+/* etcd refuses a watch whose token it does not know like one that is not permitted: a new token tells
+ * which it was. Only the first reply is such a refusal. */
 static void on_watch_reply(gpointer reply, gpointer data)
 {
-    const LhEtcdStream *stream = data;
-    stream->on_reply(reply, stream->data);
+    LhEtcdStream *stream = data;
+    const LhWatchReply *watch = reply;
+    gboolean again = stream->request.data != NULL && watch->created && watch->canceled &&
+                     watch->compact_revision == 0;
+    if (again) {
+        lh_rpc_drop(stream->rpc);
+        stream->rpc = NULL;
+        lh_auth_refused(stream->remote->auth, stream->token_number);
+        wait_and_open(stream);
+        return;
+    }
+    g_clear_pointer(&stream->request.data, g_free);
+    stream->on_reply(watch, stream->data);
 }
 
 static void on_watch_closed(const GError *error, gpointer data)
 {
-    LhEtcdStream stream = *(LhEtcdStream *)data;
-    g_hash_table_remove(stream.remote->watches, data);
-    stream.on_closed(error, stream.data);
+    LhEtcdStream *stream = data;
+    if (stream->remote->auth != NULL && g_error_matches(error, LH_ERROR, LH_ERR_AUTH))
+        lh_auth_refused(stream->remote->auth, stream->token_number);
+    end_watch(stream, error);
+}
+
+static void open_watch(LhEtcdStream *stream, LhBytes request)
+{
+    Remote *remote = stream->remote;
+    stream->token_number = remote->auth != NULL ? lh_auth_number(remote->auth) : 0;
+    stream->rpc = lh_rpc_open(remote->rpc, M_WATCH, request, on_watch_reply, on_watch_closed,
+                              stream);
+}
+
+static void on_watch_token(const GError *error, gpointer data)
+{
+    LhEtcdStream *stream = data;
+    stream->token = NULL;
+    if (error != NULL) {
+        end_watch(stream, error);
+        return;
+    }
+    gboolean last = stream->token_number != 0;
+    open_watch(stream, last ? stream->request : copy_bytes(stream->request));
+    if (last)
+        stream->request = (LhBytes){0};
+}
+
+static void wait_and_open(LhEtcdStream *stream)
+{
+    gint64 deadline_us = g_get_monotonic_time() + TOKEN_DEADLINE_MS * 1000;
+    stream->token = lh_auth_wait(stream->remote->auth, deadline_us, on_watch_token, stream);
 }
 
 static LhEtcdStream *etcd_watch(LhEtcd *etcd, const LhWatchRequest *request,
@@ -308,24 +401,36 @@ static LhEtcdStream *etcd_watch(LhEtcd *etcd, const LhWatchRequest *request,
 {
     Remote *remote = (Remote *)etcd;
     LhEtcdStream *stream = g_new0(LhEtcdStream, 1);
+    LhBytes bytes = lh_codec_watch_create(request);
     g_hash_table_add(remote->watches, stream);
     stream->remote = remote;
     stream->on_reply = on_reply;
     stream->on_closed = on_closed;
     stream->data = data;
-    stream->rpc = lh_rpc_open(remote->rpc, M_WATCH, lh_codec_watch_create(request), on_watch_reply,
-                              on_watch_closed, stream);
+    if (remote->auth == NULL) {
+        open_watch(stream, bytes);
+        return stream;
+    }
+    stream->request = bytes;
+    if (lh_auth_fresh(remote->auth))
+        open_watch(stream, copy_bytes(bytes));
+    else
+        wait_and_open(stream);
     return stream;
 }
 
 static void etcd_watch_progress(G_GNUC_UNUSED LhEtcd *etcd, LhEtcdStream *stream)
 {
-    lh_rpc_send(stream->rpc, lh_codec_watch_progress());
+    if (stream->rpc != NULL)
+        lh_rpc_send(stream->rpc, lh_codec_watch_progress());
 }
 
 static void etcd_watch_close(G_GNUC_UNUSED LhEtcd *etcd, LhEtcdStream *stream)
 {
-    lh_rpc_drop(stream->rpc);
+    if (stream->rpc != NULL)
+        lh_rpc_drop(stream->rpc);
+    if (stream->token != NULL)
+        lh_auth_cancel(stream->remote->auth, stream->token);
     g_hash_table_remove(stream->remote->watches, stream);
 }
 
@@ -334,15 +439,12 @@ static void etcd_watch_close(G_GNUC_UNUSED LhEtcd *etcd, LhEtcdStream *stream)
 static void etcd_free(LhEtcd *etcd)
 {
     Remote *remote = (Remote *)etcd;
-    remote->freed = TRUE;
-    remote->lease_stream = NULL;
     lh_rpc_free(remote->rpc);
-    g_source_destroy(remote->timer);
-    g_source_unref(remote->timer);
-    lh_keepalives_clear(&remote->keepalives);
+    lh_keepalive_streams_free(remote->keepalives);
+    lh_auth_free(remote->auth);
     g_hash_table_unref(remote->calls);
     g_hash_table_unref(remote->watches);
-    g_rc_box_release(remote);
+    g_free(remote);
 }
 
 static const LhEtcdVtable vtable = {
@@ -359,71 +461,31 @@ static const LhEtcdVtable vtable = {
     .free = etcd_free,
 };
 
-/* A name or an address; g_uri_parse lets more pass. */
-static gboolean is_host(const char *host)
-{
-    return host != NULL && *host != '\0' &&
-           host[strspn(host, G_CSET_A_2_Z G_CSET_a_2_z G_CSET_DIGITS "._-:")] == '\0';
-}
-
-/* "dns:///host:port" of an endpoint; addresses are names too, for gRPC. */
-static char *make_target(const char *endpoint, GError **error)
-{
-    g_autoptr(GError) cause = NULL;
-    g_autofree char *uri = strstr(endpoint, "://") != NULL ? g_strdup(endpoint)
-                                                           : g_strconcat("http://", endpoint, NULL);
-    g_autoptr(GUri) parsed = g_uri_parse(uri, G_URI_FLAGS_NONE, &cause);
-    const char *wrong = NULL;
-    if (parsed == NULL)
-        wrong = cause->message;
-    else if (strcmp(g_uri_get_scheme(parsed), "http") != 0)
-        wrong = "only http:// is supported (no TLS yet)";
-    else if (!is_host(g_uri_get_host(parsed)) || g_uri_get_port(parsed) <= 0)
-        wrong = "must be host:port";
-    else if (strlen(g_uri_get_path(parsed)) > 1 || g_uri_get_query(parsed) != NULL ||
-             g_uri_get_fragment(parsed) != NULL || g_uri_get_userinfo(parsed) != NULL)
-        wrong = "must be host:port and nothing else";
-    if (wrong != NULL) {
-        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "etcd endpoint %s: %s", endpoint, wrong);
-        return NULL;
-    }
-    const char *host = g_uri_get_host(parsed);
-    gboolean v6 = strchr(host, ':') != NULL;
-    return g_strdup_printf("dns:///%s%s%s:%d", v6 ? "[" : "", host, v6 ? "]" : "",
-                           g_uri_get_port(parsed));
-}
-
-static char *check_options(const LhEtcdOptions *options, GError **error)
-{
-    const char *wrong = NULL;
-    if (options->cacert != NULL || options->cert != NULL || options->key != NULL ||
-        options->user != NULL || options->password_file != NULL)
-        wrong = "TLS and authentication are not supported yet";
-    else if (options->endpoints == NULL || options->endpoints[0] == NULL)
-        wrong = "no endpoint";
-    else if (options->endpoints[1] != NULL)
-        wrong = "several endpoints are not supported yet";
-    if (wrong == NULL)
-        return make_target(options->endpoints[0], error);
-    g_set_error(error, LH_ERROR, LH_ERR_INVALID, "etcd: %s", wrong);
-    return NULL;
-}
-
 LhEtcd *lh_etcd_grpc_new(const LhEtcdOptions *options, GMainContext *context, GError **error)
 {
-    static GSourceFuncs timer_funcs = {.dispatch = dispatch_timer};
-    g_autofree char *target = check_options(options, error);
-    if (target == NULL)
+    g_auto(LhEndpoints) endpoints = {0};
+    if (!lh_endpoints_check(options, NULL, NULL, &endpoints, error))
         return NULL;
-    Remote *remote = g_rc_box_new0(Remote);
+    const LhRpcServers servers = {.urls = (const char *const *)endpoints.urls,
+                                  .targets = (const char *const *)endpoints.targets,
+                                  .tls = endpoints.tls,
+                                  .cacert = options->cacert,
+                                  .cert = options->cert,
+                                  .key = options->key};
+    Remote *remote = g_new0(Remote, 1);
     remote->base.v = &vtable;
-    remote->rpc = lh_rpc_new(target, methods, N_METHODS, context);
-    remote->calls = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
-    remote->watches = g_hash_table_new_full(NULL, NULL, g_free, NULL);
-    lh_keepalives_init(&remote->keepalives);
-    remote->timer = g_source_new(&timer_funcs, sizeof(Timer));
-    ((Timer *)remote->timer)->remote = remote;
-    g_source_set_static_name(remote->timer, "etcd keepalives");
-    g_source_attach(remote->timer, context);
+    remote->rpc = lh_rpc_new(&servers, methods, N_METHODS, context);
+    if (options->user != NULL)
+        remote->auth = lh_auth_new(remote->rpc, M_AUTHENTICATE, options->user,
+                                   options->password_file, context);
+    remote->calls = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, call_free);
+    remote->watches = g_hash_table_new_full(NULL, NULL, stream_free, NULL);
+    remote->keepalives = lh_keepalive_streams_new(remote->rpc, M_KEEPALIVE, context);
     return &remote->base;
+}
+
+const char *lh_etcd_grpc_endpoint(const LhEtcd *etcd)
+{
+    const Remote *remote = (const Remote *)etcd;
+    return lh_rpc_url(remote->rpc, lh_rpc_endpoint(remote->rpc, M_RANGE));
 }

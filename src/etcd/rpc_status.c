@@ -44,6 +44,9 @@ static const StatusRow rows[] = {
     {RPC_RESOURCE_EXHAUSTED, "etcdserver: too many requests", LH_ERR_OVERLOADED, LH_ERR_OVERLOADED},
     /* gRPC says the same when a peer resets a stream (ENHANCE_YOUR_CALM), which proves nothing. */
     {RPC_RESOURCE_EXHAUSTED, NULL, LH_ERR_OVERLOADED, LH_ERR_UNKNOWN_OUTCOME},
+    /* To Authenticate only. */
+    {RPC_FAILED_PRECONDITION, "etcdserver: authentication is not enabled", LH_ERR_NOT_FOUND,
+     LH_ERR_NOT_FOUND},
     {RPC_FAILED_PRECONDITION, NULL, LH_ERR_UNAVAILABLE, LH_ERR_UNAVAILABLE},
     {RPC_OUT_OF_RANGE, "etcdserver: mvcc: required revision is a future revision", LH_ERR_INVALID,
      LH_ERR_INVALID},

@@ -86,7 +86,7 @@ int main(int argc, char **argv)
                                   .restart = fake_restart,
                                   .set_nospace = fake_set_nospace}};
     lh_log_setup(LH_LOG_ERROR, LH_LOG_TEXT); /* lost leases are wanted here */
-    int failed = suite_run(&fake.driver, "conformance-fake");
+    int failed = suite_run(&fake.driver, "conformance-fake", NULL);
     lh_etcd_free(fake.driver.etcd);
     fake_etcd_free(server);
     sim_world_free(world);

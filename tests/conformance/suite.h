@@ -58,8 +58,9 @@ int suite_teardown(void **state);
     {                                \
         NULL, NULL, NULL, NULL, NULL \
     }
-/* Runs all of them as one group; the exit status. */
-int suite_run(Driver *with, const char *name);
+/* Runs them as one group, but for those whose name begins with a text of @skip (NULL-ended, or NULL);
+ * the exit status. */
+int suite_run(Driver *with, const char *name, const char *const *skip);
 
 /* ---- names and waiting ---- */
 

@@ -23,9 +23,12 @@
 #define ATTEMPTS 5
 
 struct EtcdProcess {
-    char *binary, *dir, *endpoint, *version;
+    char *binary, *name, *dir, *endpoint, *version, *cluster;
     char **args;
-    guint16 client_port, peer_port;
+    char *cert, *key, *client_ca, *root_password; /* each may be NULL */
+    /* With TLS the gateway has a port of its own: ours has no certificate. */
+    guint16 client_port, gateway_port, peer_port;
+    gboolean auth_on;
     pid_t pid;
 };
 
@@ -60,12 +63,14 @@ static int connect_to(guint16 port)
 }
 
 /* HTTP/1.0, so that the answer is neither chunked nor kept open. NULL: no answer at all. */
-static char *http(guint16 port, const char *method, const char *path, const char *body)
+static char *http(guint16 port, const char *method, const char *path, const char *token,
+                  const char *body)
 {
     g_autofree char *request = g_strdup_printf(
         "%s %s HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-        "Content-Length: %zu\r\n\r\n%s",
-        method, path, strlen(body), body);
+        "%s%s%sContent-Length: %zu\r\n\r\n%s",
+        method, path, token != NULL ? "Authorization: " : "", token != NULL ? token : "",
+        token != NULL ? "\r\n" : "", strlen(body), body);
     gsize len = strlen(request);
     gsize sent = 0;
     int fd = connect_to(port);
@@ -100,9 +105,34 @@ static char *body_if_ok(const char *reply)
     return g_strdup(body + 4);
 }
 
+/* The text of a member of a JSON object, or NULL. */
+static char *text_in(const char *json, const char *name)
+{
+    g_autofree char *start = g_strdup_printf("\"%s\":\"", name);
+    const char *at = json != NULL ? strstr(json, start) : NULL;
+    if (at == NULL) {
+        return NULL;
+    }
+    at += strlen(start);
+    return g_strndup(at, strcspn(at, "\""));
+}
+
+/* A new one each time: tokens may be short-lived. */
+static char *fetch_token(const EtcdProcess *etcd)
+{
+    if (!etcd->auth_on) {
+        return NULL;
+    }
+    g_autofree char *body = g_strdup_printf("{\"name\":\"root\",\"password\":\"%s\"}",
+                                            etcd->root_password);
+    g_autofree char *reply = http(etcd->gateway_port, "POST", "/v3/auth/authenticate", NULL, body);
+    return text_in(reply, "token");
+}
+
 char *etcd_process_post(const EtcdProcess *etcd, const char *path, const char *body, GError **error)
 {
-    g_autofree char *reply = http(etcd->client_port, "POST", path, body);
+    g_autofree char *token = fetch_token(etcd);
+    g_autofree char *reply = http(etcd->gateway_port, "POST", path, token, body);
     char *answer = body_if_ok(reply);
     if (answer == NULL) {
         g_set_error(error, LH_ERROR, LH_ERR_UNAVAILABLE, "etcd %s %s: %s", path, body,
@@ -124,22 +154,35 @@ static void die_with_parent(gpointer parent)
 static char **argv_of(const EtcdProcess *etcd)
 {
     g_autoptr(GPtrArray) argv = g_ptr_array_new();
-    g_ptr_array_add(argv, g_strdup(etcd->binary));
-    g_ptr_array_add(argv, g_strdup("--name=t"));
-    g_ptr_array_add(argv, g_strdup_printf("--data-dir=%s/data", etcd->dir));
-    g_ptr_array_add(argv, g_strdup_printf("--listen-client-urls=http://%s", etcd->endpoint));
-    g_ptr_array_add(argv, g_strdup_printf("--advertise-client-urls=http://%s", etcd->endpoint));
-    g_ptr_array_add(argv,
-                    g_strdup_printf("--listen-peer-urls=http://127.0.0.1:%u", etcd->peer_port));
-    g_ptr_array_add(argv, g_strdup_printf("--initial-advertise-peer-urls=http://127.0.0.1:%u",
-                                          etcd->peer_port));
-    g_ptr_array_add(argv,
-                    g_strdup_printf("--initial-cluster=t=http://127.0.0.1:%u", etcd->peer_port));
-    g_ptr_array_add(argv, g_strdup("--logger=zap"));
-    g_ptr_array_add(argv, g_strdup_printf("--log-outputs=%s/log", etcd->dir));
-    for (char **arg = etcd->args; arg != NULL && *arg != NULL; arg++) {
-        g_ptr_array_add(argv, g_strdup(*arg));
+#define ADD(...) g_ptr_array_add(argv, g_strdup_printf(__VA_ARGS__))
+    ADD("%s", etcd->binary);
+    ADD("--name=%s", etcd->name);
+    ADD("--data-dir=%s/data", etcd->dir);
+    if (etcd->cert != NULL) {
+        ADD("--listen-client-urls=%s,http://127.0.0.1:%u", etcd->endpoint, etcd->gateway_port);
+        ADD("--advertise-client-urls=%s", etcd->endpoint);
+        ADD("--cert-file=%s", etcd->cert);
+        ADD("--key-file=%s", etcd->key);
+    } else {
+        ADD("--listen-client-urls=http://%s", etcd->endpoint);
+        ADD("--advertise-client-urls=http://%s", etcd->endpoint);
     }
+    if (etcd->client_ca != NULL) {
+        ADD("--client-cert-auth");
+        ADD("--trusted-ca-file=%s", etcd->client_ca);
+    }
+    if (etcd->root_password != NULL) {
+        ADD("--bcrypt-cost=4");
+    }
+    ADD("--listen-peer-urls=http://127.0.0.1:%u", etcd->peer_port);
+    ADD("--initial-advertise-peer-urls=http://127.0.0.1:%u", etcd->peer_port);
+    ADD("--initial-cluster=%s", etcd->cluster);
+    ADD("--logger=zap");
+    ADD("--log-outputs=%s/log", etcd->dir);
+    for (char **arg = etcd->args; arg != NULL && *arg != NULL; arg++) {
+        ADD("%s", *arg);
+    }
+#undef ADD
     g_ptr_array_add(argv, NULL);
     return (char **)g_ptr_array_steal(argv, NULL);
 }
@@ -155,7 +198,7 @@ static gboolean has_ended(EtcdProcess *etcd)
 
 static gboolean answers(const EtcdProcess *etcd)
 {
-    g_autofree char *health = http(etcd->client_port, "GET", "/health", "");
+    g_autofree char *health = http(etcd->gateway_port, "GET", "/health", NULL, "");
     return health != NULL && strstr(health, "\"true\"") != NULL;
 }
 
@@ -165,10 +208,9 @@ static void pause_ms(int ms)
     poll(NULL, 0, ms);
 }
 
-static gboolean launch(EtcdProcess *etcd, GError **error)
+gboolean etcd_process_spawn(EtcdProcess *etcd, GError **error)
 {
     g_auto(GStrv) argv = argv_of(etcd);
-    gint64 deadline = g_get_monotonic_time() + READY_MS * 1000;
     GPid pid;
     if (!g_spawn_async(NULL, argv, NULL,
                        G_SPAWN_DO_NOT_REAP_CHILD | G_SPAWN_STDOUT_TO_DEV_NULL |
@@ -177,6 +219,26 @@ static gboolean launch(EtcdProcess *etcd, GError **error)
         return FALSE;
     }
     etcd->pid = pid;
+    return TRUE;
+}
+
+static gboolean learn_version(EtcdProcess *etcd, GError **error)
+{
+    if (etcd->version != NULL) {
+        return TRUE;
+    }
+    g_autofree char *reply = http(etcd->gateway_port, "GET", "/version", NULL, "");
+    etcd->version = text_in(reply, "etcdserver");
+    if (etcd->version == NULL) {
+        g_set_error(error, LH_ERROR, LH_ERR_INTERNAL, "%s does not say its version", etcd->binary);
+        return FALSE;
+    }
+    return TRUE;
+}
+
+gboolean etcd_process_wait(EtcdProcess *etcd, GError **error)
+{
+    gint64 deadline = g_get_monotonic_time() + READY_MS * 1000;
     while (!answers(etcd)) {
         if (has_ended(etcd)) {
             g_set_error(error, LH_ERROR, LH_ERR_IO, "%s ended at once; see %s/log", etcd->binary,
@@ -191,7 +253,33 @@ static gboolean launch(EtcdProcess *etcd, GError **error)
         }
         pause_ms(10);
     }
+    return learn_version(etcd, error);
+}
+
+static gboolean switch_auth_on(EtcdProcess *etcd, GError **error)
+{
+    g_autofree char *user = g_strdup_printf("{\"name\":\"root\",\"password\":\"%s\"}",
+                                            etcd->root_password);
+    const char *const requests[][2] = {
+        {"/v3/auth/user/add", user},
+        {"/v3/auth/role/add", "{\"name\":\"root\"}"},
+        {"/v3/auth/user/grant", "{\"user\":\"root\",\"role\":\"root\"}"},
+        {"/v3/auth/enable", "{}"},
+    };
+    for (gsize i = 0; i < G_N_ELEMENTS(requests); i++) {
+        g_autofree char *reply = etcd_process_post(etcd, requests[i][0], requests[i][1], error);
+        if (reply == NULL) {
+            return FALSE;
+        }
+    }
+    etcd->auth_on = TRUE;
     return TRUE;
+}
+
+static gboolean launch(EtcdProcess *etcd, GError **error)
+{
+    return etcd_process_spawn(etcd, error) && etcd_process_wait(etcd, error) &&
+           (etcd->root_password == NULL || etcd->auth_on || switch_auth_on(etcd, error));
 }
 
 static void remove_tree(const char *path)
@@ -212,20 +300,8 @@ static void remove_tree(const char *path)
     g_rmdir(path);
 }
 
-static gboolean learn_version(EtcdProcess *etcd, GError **error)
-{
-    g_autofree char *reply = http(etcd->client_port, "GET", "/version", "");
-    const char *at = reply != NULL ? strstr(reply, "\"etcdserver\":\"") : NULL;
-    if (at == NULL) {
-        g_set_error(error, LH_ERROR, LH_ERR_INTERNAL, "%s does not say its version", etcd->binary);
-        return FALSE;
-    }
-    at += strlen("\"etcdserver\":\"");
-    etcd->version = g_strndup(at, strcspn(at, "\""));
-    return TRUE;
-}
-
-EtcdProcess *etcd_process_new(const char *const *args, GError **error)
+EtcdProcess *etcd_process_prepare(const EtcdProcessOptions *options, const char *name,
+                                  GError **error)
 {
     const char *wanted = g_getenv("LEASEHOLD_TEST_ETCD");
     wanted = wanted != NULL && *wanted != '\0' ? wanted : "etcd";
@@ -234,16 +310,46 @@ EtcdProcess *etcd_process_new(const char *const *args, GError **error)
         g_set_error(error, LH_ERROR, LH_ERR_NOT_FOUND, "no etcd at '%s'", wanted);
         return NULL;
     }
+    EtcdProcess *etcd = g_new0(EtcdProcess, 1);
+    etcd->binary = g_steal_pointer(&binary);
+    etcd->name = g_strdup(name);
+    etcd->args = g_strdupv((char **)options->args);
+    if (options->server != NULL) {
+        etcd->cert = g_strdup(options->server->cert);
+        etcd->key = g_strdup(options->server->key);
+        etcd->client_ca = g_strdup(options->client_ca);
+    }
+    etcd->root_password = g_strdup(options->root_password);
+    etcd->dir = g_dir_make_tmp("leasehold-etcd-XXXXXX", error);
+    etcd->client_port = etcd_free_port();
+    etcd->gateway_port = etcd->cert != NULL ? etcd_free_port() : etcd->client_port;
+    etcd->peer_port = etcd_free_port();
+    etcd->endpoint = g_strdup_printf("%s127.0.0.1:%u", etcd->cert != NULL ? "https://" : "",
+                                     etcd->client_port);
+    etcd->cluster = etcd_process_peer(etcd);
+    if (etcd->dir == NULL) {
+        g_clear_pointer(&etcd, etcd_process_free);
+    }
+    return etcd;
+}
+
+char *etcd_process_peer(const EtcdProcess *etcd)
+{
+    return g_strdup_printf("%s=http://127.0.0.1:%u", etcd->name, etcd->peer_port);
+}
+
+void etcd_process_set_cluster(EtcdProcess *etcd, const char *initial_cluster)
+{
+    g_free(etcd->cluster);
+    etcd->cluster = g_strdup(initial_cluster);
+}
+
+EtcdProcess *etcd_process_new_with(const EtcdProcessOptions *options, GError **error)
+{
     for (int attempt = 1;; attempt++) {
         g_autoptr(GError) local = NULL;
-        EtcdProcess *etcd = g_new0(EtcdProcess, 1);
-        etcd->binary = g_strdup(binary);
-        etcd->args = g_strdupv((char **)args);
-        etcd->dir = g_dir_make_tmp("leasehold-etcd-XXXXXX", &local);
-        etcd->client_port = etcd_free_port();
-        etcd->peer_port = etcd_free_port();
-        etcd->endpoint = g_strdup_printf("127.0.0.1:%u", etcd->client_port);
-        if (etcd->dir != NULL && launch(etcd, &local) && learn_version(etcd, &local)) {
+        EtcdProcess *etcd = etcd_process_prepare(options, "t", &local);
+        if (etcd != NULL && launch(etcd, &local)) {
             return etcd;
         }
         etcd_process_free(etcd);
@@ -253,6 +359,11 @@ EtcdProcess *etcd_process_new(const char *const *args, GError **error)
             return NULL;
         }
     }
+}
+
+EtcdProcess *etcd_process_new(const char *const *args, GError **error)
+{
+    return etcd_process_new_with(&(EtcdProcessOptions){.args = args}, error);
 }
 
 void etcd_process_free(EtcdProcess *etcd)
@@ -266,6 +377,12 @@ void etcd_process_free(EtcdProcess *etcd)
     }
     g_strfreev(etcd->args);
     g_free(etcd->binary);
+    g_free(etcd->name);
+    g_free(etcd->cluster);
+    g_free(etcd->cert);
+    g_free(etcd->key);
+    g_free(etcd->client_ca);
+    g_free(etcd->root_password);
     g_free(etcd->dir);
     g_free(etcd->endpoint);
     g_free(etcd->version);
@@ -357,6 +474,7 @@ gboolean etcd_process_restart_empty(EtcdProcess *etcd, GError **error)
     g_autofree char *data = g_build_filename(etcd->dir, "data", NULL);
     etcd_process_kill(etcd);
     remove_tree(data);
+    etcd->auth_on = FALSE;
     return launch(etcd, error);
 }
 
@@ -373,12 +491,10 @@ gboolean etcd_process_compact(EtcdProcess *etcd, gint64 revision, GError **error
 gboolean etcd_process_set_nospace(EtcdProcess *etcd, gboolean on, GError **error)
 {
     g_autofree char *status = etcd_process_post(etcd, "/v3/maintenance/status", "{}", error);
-    const char *at = status != NULL ? strstr(status, "\"member_id\":\"") : NULL;
-    if (at == NULL) {
+    g_autofree char *member = text_in(status, "member_id");
+    if (member == NULL) {
         return FALSE;
     }
-    at += strlen("\"member_id\":\"");
-    g_autofree char *member = g_strndup(at, strcspn(at, "\""));
     g_autofree char *body = g_strdup_printf(
         "{\"action\":\"%s\",\"memberID\":\"%s\",\"alarm\":\"NOSPACE\"}",
         on ? "ACTIVATE" : "DEACTIVATE", member);

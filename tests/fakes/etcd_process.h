@@ -7,17 +7,29 @@
  */
 #pragma once
 
+#include "tests/fakes/certs.h"
+
 #include <glib.h>
 #include <sys/types.h>
 
 typedef struct EtcdProcess EtcdProcess;
 
-/* @args: more arguments for etcd, NULL-ended or NULL. NULL with LH_ERR_NOT_FOUND: no binary. */
+typedef struct {
+    const char *const *args; /* more arguments for etcd, NULL-ended or NULL */
+    const CertFiles *server; /* clients come over https, and see this certificate */
+    const char *client_ca;   /* with server: clients need a certificate that it has signed */
+    /* Authentication is on, with this password of the user root. Further users: etcd_process_post. */
+    const char *root_password;
+} EtcdProcessOptions;
+
+/* @args: as above. NULL with LH_ERR_NOT_FOUND: no binary. */
 EtcdProcess *etcd_process_new(const char *const *args, GError **error);
+/* What @options points to is copied, the files are not. */
+EtcdProcess *etcd_process_new_with(const EtcdProcessOptions *options, GError **error);
 void etcd_process_free(EtcdProcess *etcd); /* kills it, removes its data; accepts NULL */
 
 const char *etcd_process_endpoint(
-    const EtcdProcess *etcd);                              /* "127.0.0.1:PORT"; the same for ever */
+    const EtcdProcess *etcd); /* "127.0.0.1:PORT", with TLS "https://…"; the same for ever */
 const char *etcd_process_version(const EtcdProcess *etcd); /* "3.4.23" */
 const char *etcd_process_dir(const EtcdProcess *etcd);     /* holds data/ and log */
 pid_t etcd_process_pid(const EtcdProcess *etcd);           /* 0: not running */
@@ -34,10 +46,18 @@ gboolean etcd_process_restart_empty(EtcdProcess *etcd, GError **error);
 gboolean etcd_process_compact(EtcdProcess *etcd, gint64 revision, GError **error);
 gboolean etcd_process_set_nospace(EtcdProcess *etcd, gboolean on, GError **error);
 
-/* POST of JSON to etcd's gateway ("/v3/kv/range"); the body of the answer, NULL unless it is 200.
- * Free with g_free. */
+/* POST of JSON to etcd's gateway ("/v3/kv/range"), over a plain port of its own, as root where there
+ * is authentication; the body of the answer, NULL unless it is 200. Free with g_free. */
 char *etcd_process_post(const EtcdProcess *etcd, const char *path, const char *body,
                         GError **error);
+
+/* Members of one cluster (etcd_cluster.h): the parts of etcd_process_new_with. */
+EtcdProcess *etcd_process_prepare(const EtcdProcessOptions *options, const char *name,
+                                  GError **error);
+char *etcd_process_peer(const EtcdProcess *etcd); /* "NAME=http://127.0.0.1:PORT"; g_free */
+void etcd_process_set_cluster(EtcdProcess *etcd, const char *initial_cluster);
+gboolean etcd_process_spawn(EtcdProcess *etcd, GError **error); /* does not wait */
+gboolean etcd_process_wait(EtcdProcess *etcd, GError **error);  /* until it answers */
 
 /* A port of 127.0.0.1 that nobody listens on. */
 guint16 etcd_free_port(void);

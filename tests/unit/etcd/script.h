@@ -30,6 +30,7 @@ typedef struct {
     gint64 deadline_ms;
     LhRangeFunc on_range;
     LhLeaseFunc on_lease;
+    LhStatusFunc on_status;
     gpointer data;
 } ScriptCall;
 
@@ -117,6 +118,14 @@ static inline LhCallId script_revoke(LhEtcd *etcd, gint64 lease, gint64 deadline
     return script_push(etcd, &call);
 }
 
+static inline LhCallId script_status(LhEtcd *etcd, gint64 deadline_ms, LhStatusFunc func,
+                                     gpointer data)
+{
+    ScriptCall call = {
+        .kind = S_STATUS, .deadline_ms = deadline_ms, .on_status = func, .data = data};
+    return script_push(etcd, &call);
+}
+
 static inline void script_cancel(LhEtcd *etcd, LhCallId id)
 {
     Script *script = (Script *)etcd;
@@ -176,6 +185,7 @@ static inline Script *script_new(void)
         .lease_grant = script_grant,
         .lease_keepalive = script_keepalive,
         .lease_revoke = script_revoke,
+        .status = script_status,
         .cancel = script_cancel,
         .watch = script_watch,
         .watch_progress = script_watch_progress,
@@ -221,6 +231,14 @@ static inline void script_answer_range(Script *script, const LhRangeReply *reply
     script_call_free(call);
 }
 
+static inline void script_answer_status(Script *script, const LhStatusReply *reply)
+{
+    script_peek(script, S_STATUS);
+    ScriptCall *call = g_queue_pop_head(&script->calls);
+    call->on_status(reply, NULL, call->data);
+    script_call_free(call);
+}
+
 static inline void script_fail(Script *script, ScriptKind kind, LhErrorCode code)
 {
     script_peek(script, kind);
@@ -228,6 +246,8 @@ static inline void script_fail(Script *script, ScriptKind kind, LhErrorCode code
     g_autoptr(GError) error = g_error_new(LH_ERROR, (gint)code, "scripted");
     if (kind == S_RANGE)
         call->on_range(NULL, error, call->data);
+    else if (kind == S_STATUS)
+        call->on_status(NULL, error, call->data);
     else
         call->on_lease(0, 0, error, call->data);
     script_call_free(call);

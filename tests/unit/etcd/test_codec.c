@@ -332,6 +332,22 @@ static void arenas(void **state)
     lh_arena_clear(&arena);
 }
 
+static void authenticate(void **state)
+{
+    (void)state;
+    LhBytes request = lh_codec_authenticate("me", "pass");
+    assert_int_equal(request.len, 10);
+    assert_memory_equal(request.data, "\x0a\x02me\x12\x04pass", 10);
+    g_free(request.data);
+    LhArena arena = {0};
+    const char *token = lh_codec_authenticate_reply(
+        &arena, (const guint8 *)"\x0a\x02\x18\x07\x12\x03to.", 9);
+    assert_string_equal(token, "to.");
+    assert_null(lh_codec_authenticate_reply(&arena, (const guint8 *)"\x0a\x02\x18\x07", 4));
+    assert_null(lh_codec_authenticate_reply(&arena, (const guint8 *)"\x12\x09to.", 5));
+    lh_arena_clear(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -340,6 +356,7 @@ int main(void)
         cmocka_unit_test(txn_replies),     cmocka_unit_test(watch_replies),
         cmocka_unit_test(lease_replies),   cmocka_unit_test(status_replies),
         cmocka_unit_test(damaged_replies), cmocka_unit_test(arenas),
+        cmocka_unit_test(authenticate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

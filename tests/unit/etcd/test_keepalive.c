@@ -50,7 +50,8 @@ static void expect(const char *text)
 
 static void add(LhCallId id, gint64 lease, gint64 deadline_us, const char *name)
 {
-    lh_keepalives_add(&keepalives, id, lease, deadline_us, on_answer, (gpointer)(guintptr)name);
+    lh_keepalives_add(&keepalives, id, lease, (gint64)id * 10, deadline_us, on_answer,
+                      (gpointer)(guintptr)name);
 }
 
 static void fail_all(void)
@@ -115,6 +116,21 @@ static void cancelled_keeps_its_place(void **state)
     assert_int_equal(keepalives.given_up, 0);
 }
 
+static void oldest_without_an_answer(void **state)
+{
+    (void)state;
+    assert_true(lh_keepalives_oldest_us(&keepalives) == G_MAXINT64);
+    add(1, 70, 100, "a");
+    add(2, 70, 200, "b");
+    assert_int_equal(lh_keepalives_oldest_us(&keepalives), 10);
+    lh_keepalives_expire(&keepalives, 100); /* given up is not answered */
+    assert_int_equal(lh_keepalives_oldest_us(&keepalives), 10);
+    lh_keepalives_answer(&keepalives, 70, 5);
+    assert_int_equal(lh_keepalives_oldest_us(&keepalives), 20);
+    lh_keepalives_answer(&keepalives, 70, 5);
+    assert_true(lh_keepalives_oldest_us(&keepalives) == G_MAXINT64);
+}
+
 static void next_deadline(void **state)
 {
     (void)state;
@@ -139,7 +155,7 @@ static void add_and_cancel(gint64 lease, gint64 ttl_s, const GError *error, gpoi
 static void callbacks_may_add_and_cancel(void **state)
 {
     (void)state;
-    lh_keepalives_add(&keepalives, 1, 70, 100, add_and_cancel, (gpointer)(guintptr) "a");
+    lh_keepalives_add(&keepalives, 1, 70, 10, 100, add_and_cancel, (gpointer)(guintptr) "a");
     add(2, 70, 100, "b");
     fail_all();
     expect("a failed\n");
@@ -157,15 +173,15 @@ static void clear_all(gint64 lease, gint64 ttl_s, const GError *error, gpointer 
 static void callbacks_may_clear(void **state)
 {
     (void)state;
-    lh_keepalives_add(&keepalives, 1, 70, 100, clear_all, (gpointer)(guintptr) "a");
+    lh_keepalives_add(&keepalives, 1, 70, 10, 100, clear_all, (gpointer)(guintptr) "a");
     add(2, 70, 100, "b");
     fail_all();
     expect("a failed\n");
-    lh_keepalives_add(&keepalives, 3, 70, 100, clear_all, (gpointer)(guintptr) "c");
+    lh_keepalives_add(&keepalives, 3, 70, 30, 100, clear_all, (gpointer)(guintptr) "c");
     add(4, 70, 100, "d");
     lh_keepalives_expire(&keepalives, 100);
     expect("c failed\n");
-    lh_keepalives_add(&keepalives, 5, 70, 100, clear_all, (gpointer)(guintptr) "e");
+    lh_keepalives_add(&keepalives, 5, 70, 50, 100, clear_all, (gpointer)(guintptr) "e");
     assert_true(lh_keepalives_answer(&keepalives, 70, 5));
     expect("e 70 5\n");
 }
@@ -179,6 +195,7 @@ int main(void)
         TEST(answers_that_nobody_asked_for),
         TEST(late_answer_is_not_the_next_ones),
         TEST(cancelled_keeps_its_place),
+        TEST(oldest_without_an_answer),
         TEST(next_deadline),
         TEST(callbacks_may_add_and_cancel),
         TEST(callbacks_may_clear),

@@ -167,27 +167,73 @@ static void renewed_every_third(void **state)
         pass(f, 1999);
         assert_int_equal(f->etcd->calls.length, 0);
         pass(f, 1);
-        assert_int_equal(script_peek(f->etcd, S_KEEPALIVE)->deadline_ms, 2000);
+        assert_int_equal(script_peek(f->etcd, S_KEEPALIVE)->deadline_ms, 4000);
         script_answer_lease(f->etcd, S_KEEPALIVE, ID, 6);
     }
     assert_true(lh_lease_alive(f->lease));
     expect(f, "");
 }
 
-static void failed_renewal_is_tried_again_before_the_deadline(void **state)
+static void failed_renewal_is_tried_again_at_once(void **state)
 {
     Fixture *f = *state;
     grant(f);
-    pass(f, 2000);
-    pass(f, 2000);
-    script_fail(f->etcd, S_KEEPALIVE, LH_ERR_UNAVAILABLE); /* at 4000: its own deadline */
+    pass(f, 2500);
+    script_fail(f->etcd, S_KEEPALIVE, LH_ERR_UNAVAILABLE);
     pass(f, 100);
-    gint64 deadline_ms = script_peek(f->etcd, S_KEEPALIVE)->deadline_ms;
-    assert_in_range(deadline_ms, 1900, 1950); /* what remains */
+    script_fail(f->etcd, S_KEEPALIVE, LH_ERR_UNAVAILABLE);
+    pass(f, 200);
     script_answer_lease(f->etcd, S_KEEPALIVE, ID, 6);
-    pass(f, 1900);
+    pass(f, 1000);
     expect(f, "");
     assert_true(lh_lease_alive(f->lease));
+    assert_int_equal(f->etcd->calls.length, 0);
+}
+
+/* Another keepalive every TTL/6, none of which takes the place of those that are waited for. */
+static void silence_is_asked_again(void **state)
+{
+    Fixture *f = *state;
+    gint64 granted_ms = now(f);
+    grant(f);
+    pass(f, 2000);
+    for (guint n = 1; n <= 4; n++) {
+        assert_int_equal(f->etcd->calls.length, n);
+        pass(f, 999);
+        assert_int_equal(f->etcd->calls.length, n);
+        pass(f, 1);
+    }
+    assert_int_equal(f->etcd->calls.length, 4); /* no more at a time */
+    assert_int_equal(f->etcd->cancelled, 0);
+    expect(f, "doubt\n"); /* at 6000 */
+    /* The second (sent at 3000): what was sent before it is not waited for any longer. */
+    ScriptCall *first = g_queue_pop_head(&f->etcd->calls);
+    g_queue_insert_after(&f->etcd->calls, f->etcd->calls.head, first);
+    script_answer_lease(f->etcd, S_KEEPALIVE, ID, 6);
+    assert_int_equal(lh_lease_deadline_ms(f->lease), granted_ms + 3000 + 6000);
+    assert_int_equal(f->etcd->cancelled, 1);
+    expect(f, "renewed\n");
+    script_answer_lease(f->etcd, S_KEEPALIVE, ID, 6);
+    assert_int_equal(lh_lease_deadline_ms(f->lease), granted_ms + 4000 + 6000);
+}
+
+static void one_failure_among_many_is_none(void **state)
+{
+    Fixture *f = *state;
+    grant(f);
+    pass(f, 3500); /* asked at 2000 and 3000 */
+    script_fail(f->etcd, S_KEEPALIVE, LH_ERR_UNAVAILABLE);
+    assert_int_equal(f->log_lines, 0);
+    pass(f, 499);
+    assert_int_equal(f->etcd->calls.length, 1);
+    pass(f, 1);
+    assert_int_equal(f->etcd->calls.length, 2);
+    script_fail(f->etcd, S_KEEPALIVE, LH_ERR_UNAVAILABLE);
+    script_fail(f->etcd, S_KEEPALIVE, LH_ERR_UNAVAILABLE);
+    assert_int_equal(f->log_lines, 1);
+    pass(f, 100);
+    script_answer_lease(f->etcd, S_KEEPALIVE, ID, 6);
+    expect(f, "");
 }
 
 /* Fails every keepalive for @ms. */
@@ -240,9 +286,12 @@ static void answer_after_its_own_deadline_ends_no_doubt(void **state)
     script_answer_lease(f->etcd, S_KEEPALIVE, ID, 6);
     assert_false(lh_lease_alive(f->lease));
     expect(f, "");
-    pass(f, 0);
+    script_answer_lease(f->etcd, S_KEEPALIVE, ID, 6); /* sent at 3000, and it is 9000 */
+    assert_false(lh_lease_alive(f->lease));
+    expect(f, "");
     script_answer_lease(f->etcd, S_KEEPALIVE, ID, 6);
     expect(f, "renewed\n");
+    assert_true(lh_lease_alive(f->lease));
 }
 
 static void ttl_zero_is_lost(void **state)
@@ -360,7 +409,9 @@ int main(void)
         TEST(deadline_counts_from_sending),
         TEST(etcds_ttl_counts),
         TEST(renewed_every_third),
-        TEST(failed_renewal_is_tried_again_before_the_deadline),
+        TEST(failed_renewal_is_tried_again_at_once),
+        TEST(silence_is_asked_again),
+        TEST(one_failure_among_many_is_none),
         TEST(doubt_at_the_deadline),
         TEST(answer_after_its_own_deadline_ends_no_doubt),
         TEST(ttl_zero_is_lost),

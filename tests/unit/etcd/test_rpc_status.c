@@ -69,6 +69,7 @@ static void one_code_for_two_meanings(void **state)
         {3, "etcdserver: user name is empty", LH_ERR_AUTH},
         {3, "etcdserver: authentication failed, invalid user ID or password", LH_ERR_AUTH},
         {3, "etcdserver: revision of auth store is old", LH_ERR_AUTH},
+        {9, "etcdserver: authentication is not enabled", LH_ERR_NOT_FOUND},
         {3, "etcdserver: duplicate key given in txn request", LH_ERR_INVALID},
         {5, "etcdserver: requested lease not found", LH_ERR_LEASE_LOST},
     };

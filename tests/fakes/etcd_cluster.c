@@ -1,0 +1,154 @@
+/*
+ * Members are started together, because none answers before a quorum is there. Who leads is asked of the
+ * members themselves.
+ */
+#include "etcd_cluster.h"
+
+#include "base/errors.h"
+
+#include <poll.h>
+#include <string.h>
+
+#define LEADER_MS 10000
+#define ATTEMPTS  3
+
+struct EtcdCluster {
+    GPtrArray *members;   /* of EtcdProcess */
+    GPtrArray *endpoints; /* NULL-ended; the members' */
+};
+
+static gboolean launch(EtcdCluster *cluster, guint n, const char *const *args, GError **error)
+{
+    g_autoptr(GPtrArray) peers = g_ptr_array_new_with_free_func(g_free);
+    for (guint i = 0; i < n; i++) {
+        g_autofree char *name = g_strdup_printf("m%u", i);
+        EtcdProcess *member = etcd_process_prepare(&(EtcdProcessOptions){.args = args}, name,
+                                                   error);
+        if (member == NULL) {
+            return FALSE;
+        }
+        g_ptr_array_add(cluster->members, member);
+        g_ptr_array_add(cluster->endpoints, (gpointer)etcd_process_endpoint(member));
+        g_ptr_array_add(peers, etcd_process_peer(member));
+    }
+    g_ptr_array_add(cluster->endpoints, NULL);
+    g_ptr_array_add(peers, NULL);
+    g_autofree char *initial = g_strjoinv(",", (char **)peers->pdata);
+    for (guint i = 0; i < n; i++) {
+        etcd_process_set_cluster(cluster->members->pdata[i], initial);
+        if (!etcd_process_spawn(cluster->members->pdata[i], error)) {
+            return FALSE;
+        }
+    }
+    for (guint i = 0; i < n; i++) {
+        if (!etcd_process_wait(cluster->members->pdata[i], error)) {
+            return FALSE;
+        }
+    }
+    return TRUE;
+}
+
+static void member_free(gpointer member)
+{
+    etcd_process_free(member);
+}
+
+EtcdCluster *etcd_cluster_new(guint members, const char *const *args, GError **error)
+{
+    for (int attempt = 1;; attempt++) {
+        g_autoptr(GError) local = NULL;
+        EtcdCluster *cluster = g_new0(EtcdCluster, 1);
+        cluster->members = g_ptr_array_new_with_free_func(member_free);
+        cluster->endpoints = g_ptr_array_new();
+        if (launch(cluster, members, args, &local)) {
+            return cluster;
+        }
+        etcd_cluster_free(cluster);
+        /* Somebody may have taken a port in between. */
+        if (attempt == ATTEMPTS || local->code != LH_ERR_IO) {
+            g_propagate_error(error, g_steal_pointer(&local));
+            return NULL;
+        }
+    }
+}
+
+void etcd_cluster_free(EtcdCluster *cluster)
+{
+    if (cluster == NULL) {
+        return;
+    }
+    g_ptr_array_unref(cluster->members);
+    g_ptr_array_unref(cluster->endpoints);
+    g_free(cluster);
+}
+
+guint etcd_cluster_size(const EtcdCluster *cluster)
+{
+    return cluster->members->len;
+}
+
+const char *const *etcd_cluster_endpoints(const EtcdCluster *cluster)
+{
+    return (const char *const *)cluster->endpoints->pdata;
+}
+
+EtcdProcess *etcd_cluster_member(EtcdCluster *cluster, guint i)
+{
+    return cluster->members->pdata[i];
+}
+
+guint etcd_cluster_find(const EtcdCluster *cluster, const char *url)
+{
+    for (guint i = 0; i < cluster->members->len; i++) {
+        if (g_str_has_suffix(url, cluster->endpoints->pdata[i])) {
+            return i;
+        }
+    }
+    g_assert_not_reached();
+}
+
+/* The number that follows "NAME":" in @json; 0: none. */
+static guint64 number_in(const char *json, const char *name)
+{
+    g_autofree char *start = g_strdup_printf("\"%s\":\"", name);
+    const char *at = json != NULL ? strstr(json, start) : NULL;
+    return at != NULL ? g_ascii_strtoull(at + strlen(start), NULL, 10) : 0;
+}
+
+static guint64 ask(const EtcdCluster *cluster, guint i, const char *what)
+{
+    g_autofree char *status = etcd_process_post(cluster->members->pdata[i],
+                                                "/v3/maintenance/status", "{}", NULL);
+    return number_in(status, what);
+}
+
+guint etcd_cluster_leader(EtcdCluster *cluster, gint except)
+{
+    gint64 deadline = g_get_monotonic_time() + LEADER_MS * 1000;
+    while (g_get_monotonic_time() < deadline) {
+        for (guint i = 0; i < cluster->members->len; i++) {
+            if ((gint)i == except || etcd_process_pid(cluster->members->pdata[i]) == 0) {
+                continue;
+            }
+            guint64 leader = ask(cluster, i, "leader");
+            if (leader != 0 && leader == ask(cluster, i, "member_id")) {
+                return i;
+            }
+        }
+        poll(NULL, 0, 20);
+    }
+    g_error("the cluster has no leader after %d ms", LEADER_MS);
+}
+
+gboolean etcd_cluster_move_leader(EtcdCluster *cluster, guint to, GError **error)
+{
+    guint from = etcd_cluster_leader(cluster, -1);
+    if (from == to) {
+        return TRUE;
+    }
+    g_autofree char *body = g_strdup_printf("{\"targetID\":\"%" G_GUINT64_FORMAT "\"}",
+                                            ask(cluster, to, "member_id"));
+    g_autofree char *reply = etcd_process_post(cluster->members->pdata[from],
+                                               "/v3/maintenance/transfer-leadership", body, error);
+    return reply != NULL;
+}

@@ -1,0 +1,24 @@
+/*
+ * A real etcd cluster for tests: several members on loopback, each of which can be killed, frozen and
+ * started again. All die with this process. Calls block.
+ */
+#pragma once
+
+#include "tests/fakes/etcd_process.h"
+
+typedef struct EtcdCluster EtcdCluster;
+
+/* Returns when all members answer reads and writes. NULL with LH_ERR_NOT_FOUND: no binary. */
+EtcdCluster *etcd_cluster_new(guint members, const char *const *args, GError **error);
+void etcd_cluster_free(EtcdCluster *cluster); /* accepts NULL */
+
+guint etcd_cluster_size(const EtcdCluster *cluster);
+const char *const *etcd_cluster_endpoints(const EtcdCluster *cluster); /* NULL-ended, of all */
+/* For etcd_process_kill, _freeze, _thaw, _stop. etcd_process_restart waits for a quorum. */
+EtcdProcess *etcd_cluster_member(EtcdCluster *cluster, guint i);
+guint etcd_cluster_find(const EtcdCluster *cluster, const char *url); /* "http://127.0.0.1:PORT" */
+
+/* The number of the member that leads; waits up to 10 s until one does. @except: a member that is not
+ * asked, and is not meant (one that is frozen); -1: none. */
+guint etcd_cluster_leader(EtcdCluster *cluster, gint except);
+gboolean etcd_cluster_move_leader(EtcdCluster *cluster, guint to, GError **error);
