@@ -48,11 +48,15 @@ struct LhObjectStore {
 
 /* All files below @uri (ends with '/'), sorted by name; at most LH_STORE_MAX_FILES and
  * LH_STORE_MAX_DEPTH directories deep, else LH_ERR_INVALID; so is what is neither file nor
- * directory. A missing directory is LH_ERR_NOT_FOUND, never an empty list. */
+ * directory, and an object whose key is no relative path. A missing directory is LH_ERR_NOT_FOUND,
+ * never an empty list; below s3:// that is a prefix without any object, an empty marker "prefix/"
+ * counted. */
 LhStoreOp lh_store_list(LhObjectStore *store, const char *uri, LhStoreListFunc func, gpointer data);
 /* Copies the file @name below @uri to the new file @to_path (its directory exists, the file does
  * not), synced to disk; its directory is not. @progress may be NULL; it comes at most every 100 ms.
- * After an error nothing is left at @to_path. Full disk: LH_ERR_NO_SPACE. */
+ * After an error nothing is left at @to_path. Full disk: LH_ERR_NO_SPACE. What may pass (a broken
+ * connection, 5xx, SlowDown) is tried again here, from the byte that was reached, before it becomes
+ * LH_ERR_UNAVAILABLE or LH_ERR_OVERLOADED; an object that changes meanwhile is LH_ERR_CONFLICT. */
 LhStoreOp lh_store_fetch(LhObjectStore *store, const char *uri, const char *name,
                          const char *to_path, LhStoreProgressFunc progress, LhStoreFetchFunc func,
                          gpointer data);
