@@ -6,7 +6,7 @@
 #include "base/errors.h"
 #include "base/log.h"
 #include "controllers/registry.h"
-#include "etcd/transport_grpc.h"
+#include "etcd/contact.h"
 #include "http/api.h"
 #include "programs.h"
 #include "runtime/runtime.h"
@@ -16,10 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define EXIT_FAILED 1
-#define EXIT_USAGE  2
-#define MIN_TTL_MS  2000
-#define MAX_TTL_MS  (60 * 1000)
+#define MIN_TTL_MS 2000
+#define MAX_TTL_MS (60 * 1000)
 
 static const LhSetting manager_settings[] = {
     {"instance", LH_SET_STRING, NULL, "NAME",
@@ -33,12 +31,6 @@ static const LhSetting manager_settings[] = {
     {NULL, LH_SET_STRING, NULL, NULL, NULL},
 };
 
-/* Accepting one of these and not doing it would be worse than not starting. */
-static const char *const unsupported[] = {
-    "etcd.cacert", "etcd.cert", "etcd.key",     "etcd.user",       "etcd.passwordFile",
-    "tls.cert",    "tls.key",   "tls.clientCa", "auth.tokensFile",
-};
-
 typedef struct {
     LhConfig *config;
     GMainLoop *loop;
@@ -46,24 +38,20 @@ typedef struct {
     LhMetrics *metrics;
     LhHttpServer *server;
     LhEtcd *etcd;
+    LhContact *contact;
     LhMirror *mirror;
     LhRuntime *runtime;
     LhApi *api;
     char *prefix, *instance, *url;
+    gboolean begun; /* etcd has been reached: mirror and runtime are at work */
     gboolean stopping;
+    GError *refused;
 } Manager;
 
 static gboolean check_settings(const LhConfig *config, GError **error)
 {
     gint64 ttl = lh_config_int(config, "leaseTtl");
 
-    for (gsize i = 0; i < G_N_ELEMENTS(unsupported); i++) {
-        if (lh_config_is_set(config, unsupported[i])) {
-            g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s: is not supported by this build",
-                        lh_config_source(config, unsupported[i]));
-            return FALSE;
-        }
-    }
     if (ttl < MIN_TTL_MS || ttl > MAX_TTL_MS) {
         g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s: must be from 2s to 60s",
                     lh_config_source(config, "leaseTtl"));
@@ -81,25 +69,24 @@ static void name_instance(Manager *manager)
                             ? g_strdup(set)
                             : g_strdup_printf("%s-%d-%04x", g_get_host_name(), (int)getpid(),
                                               (guint)(lh_random(manager->env) & 0xffff));
-    manager->url = url != NULL
-                       ? g_strdup(url)
-                       : g_strconcat("http://", lh_http_server_address(manager->server), NULL);
+    manager->url = url != NULL ? g_strdup(url)
+                               : g_strconcat(lh_http_server_scheme(manager->server), "://",
+                                             lh_http_server_address(manager->server), NULL);
 }
 
 static gboolean start_server(Manager *manager, GError **error)
 {
-    LhHttpOptions options = {
-        .listen = lh_config_string(manager->config, "listen"),
-        .insecure = lh_config_bool(manager->config, "insecure"),
-    };
+    LhHttpOptions options = {0};
 
+    if (!lh_http_options_read(manager->config, &options, error))
+        return FALSE;
     manager->server = lh_http_server_new(manager->env, NULL, &options, error);
     if (manager->server == NULL)
         g_prefix_error(error, "%s: ", lh_config_source(manager->config, "listen"));
     return manager->server != NULL;
 }
 
-static void start_runtime(Manager *manager)
+static void make_runtime(Manager *manager)
 {
     LhRuntimeOptions options = {
         .instance = manager->instance,
@@ -120,20 +107,52 @@ static void start_runtime(Manager *manager)
     LhApiOptions api = {
         .env = manager->env,
         .etcd = manager->etcd,
+        .contact = manager->contact,
         .mirror = manager->mirror,
         .runtime = manager->runtime,
         .metrics = manager->metrics,
         .version = LEASEHOLD_VERSION,
     };
     manager->api = lh_api_new(manager->server, &api);
+}
+
+static void on_reached(gpointer data)
+{
+    Manager *manager = data;
+
+    manager->begun = TRUE;
     lh_mirror_start(manager->mirror);
     lh_runtime_start(manager->runtime);
+}
+
+static void on_refused(const GError *error, gpointer data)
+{
+    Manager *manager = data;
+
+    manager->refused = g_error_copy(error);
+    g_main_loop_quit(manager->loop);
+}
+
+static gboolean start_etcd(Manager *manager, GError **error)
+{
+    static const LhContactFuncs funcs = {.reached = on_reached, .refused = on_refused};
+    LhEtcdOptions options = {0};
+
+    if (!lh_etcd_options_read(manager->config, &options, error))
+        return FALSE;
+    manager->etcd = lh_etcd_grpc_new(&options, NULL, error);
+    if (manager->etcd == NULL) {
+        g_prefix_error(error, "%s: ", lh_config_source(manager->config, "etcd.endpoints"));
+        return FALSE;
+    }
+    manager->contact = lh_contact_start(manager->env, manager->etcd, &options, manager->prefix,
+                                        &funcs, manager);
+    return TRUE;
 }
 
 static gboolean start(Manager *manager, GError **error)
 {
     const LhConfig *config = manager->config;
-    LhEtcdOptions etcd = {.endpoints = lh_config_list(config, "etcd.endpoints")};
     const char *prefix = lh_config_string(config, "etcd.prefix");
     g_autofree char *labels = lh_labels("version", LEASEHOLD_VERSION, NULL);
 
@@ -147,15 +166,10 @@ static gboolean start(Manager *manager, GError **error)
     lh_runtime_declare_metrics(manager->metrics);
     lh_metrics_declare(manager->metrics, LH_GAUGE, "build_info", "1, with the version.", NULL);
     lh_gauge_set(manager->metrics, "build_info", labels, 1);
-    manager->etcd = lh_etcd_grpc_new(&etcd, NULL, error);
-    if (manager->etcd == NULL) {
-        g_prefix_error(error, "%s: ", lh_config_source(config, "etcd.endpoints"));
-        return FALSE;
-    }
-    if (!start_server(manager, error))
+    if (!start_server(manager, error) || !start_etcd(manager, error))
         return FALSE;
     name_instance(manager);
-    start_runtime(manager);
+    make_runtime(manager);
     lh_log(LH_LOG_INFO, "serving", "address", lh_http_server_address(manager->server), "instance",
            manager->instance, "version", LEASEHOLD_VERSION, NULL);
     return TRUE;
@@ -176,6 +190,11 @@ static gboolean on_signal(gpointer data)
         return G_SOURCE_CONTINUE;
     }
     manager->stopping = TRUE;
+    if (!manager->begun) {
+        lh_log(LH_LOG_INFO, "stopping", "next", "end; etcd was never reached", NULL);
+        g_main_loop_quit(manager->loop);
+        return G_SOURCE_CONTINUE;
+    }
     lh_log(LH_LOG_INFO, "stopping", "next", "let what is in flight end, then revoke the lease",
            NULL);
     lh_runtime_stop(manager->runtime, on_stopped, manager);
@@ -188,6 +207,7 @@ static void clear(Manager *manager)
     lh_api_free(manager->api);
     lh_runtime_free(manager->runtime);
     lh_mirror_free(manager->mirror);
+    lh_contact_free(manager->contact);
     lh_etcd_free(manager->etcd);
     lh_metrics_free(manager->metrics);
     lh_env_free(manager->env);
@@ -196,6 +216,7 @@ static void clear(Manager *manager)
     g_free(manager->prefix);
     g_free(manager->instance);
     g_free(manager->url);
+    g_clear_error(&manager->refused);
 }
 
 int lh_manager_main(int argc, char **argv)
@@ -205,15 +226,17 @@ int lh_manager_main(int argc, char **argv)
     Manager manager = {.config = lh_config_load(tables, "manager", argc, argv, &error)};
     int code = 0;
 
-    if (manager.config == NULL || !start(&manager, &error)) {
-        fprintf(stderr, "leasehold: %s\n", error->message);
-        code = g_error_matches(error, LH_ERROR, LH_ERR_INVALID) ? EXIT_USAGE : EXIT_FAILED;
-    } else {
+    if (manager.config != NULL && start(&manager, &error)) {
         guint term = g_unix_signal_add(SIGTERM, on_signal, &manager);
         guint interrupt = g_unix_signal_add(SIGINT, on_signal, &manager);
         g_main_loop_run(manager.loop);
         g_source_remove(term);
         g_source_remove(interrupt);
+        error = g_steal_pointer(&manager.refused);
+    }
+    if (error != NULL) {
+        fprintf(stderr, "leasehold: %s\n", error->message);
+        code = lh_gerror_exit_code(error);
     }
     clear(&manager);
     return code;

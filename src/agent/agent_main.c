@@ -12,7 +12,7 @@
 #include "base/errors.h"
 #include "base/log.h"
 #include "base/units.h"
-#include "etcd/transport_grpc.h"
+#include "etcd/contact.h"
 
 #include <glib-unix.h>
 #include <stdio.h>
@@ -22,9 +22,6 @@
 #define LEASEHOLD_VERSION "unversioned"
 #endif
 
-#define EXIT_FAILED      1
-#define EXIT_USAGE       2
-#define EXIT_REFUSED     4
 #define MAX_NODE_NAME    244
 #define MAX_LEASE_TTL_MS (10 * 60 * 1000)
 
@@ -49,13 +46,6 @@ static const LhSetting agent_settings[] = {
     {NULL, LH_SET_STRING, NULL, NULL, NULL},
 };
 
-/* The interface has room for these; the transport and the server do not know them yet. Ignoring one
- * that somebody relies on would be worse than not starting. */
-static const char *const unsupported[] = {
-    "etcd.cacert", "etcd.cert", "etcd.key",     "etcd.user",       "etcd.passwordFile",
-    "tls.cert",    "tls.key",   "tls.clientCa", "auth.tokensFile", "exec",
-};
-
 typedef struct {
     LhConfig *config;
     GMainLoop *loop;
@@ -66,27 +56,19 @@ typedef struct {
     char *url, *prefix;
     char **on_load, **on_evict;
     LhEtcd *etcd;
+    LhContact *contact;
     LhObjectStore *objects;
     LhHooks *hooks;
     LhCacheWork *cache;
     LhAgent *agent;
     gboolean stopping;
+    GError *refused;
 } Program;
 
 static int complain(const GError *error)
 {
     fprintf(stderr, "leasehold: %s\n", error->message);
-    if (error->domain != LH_ERROR)
-        return EXIT_FAILED;
-    switch ((LhErrorCode)error->code) {
-    case LH_ERR_INVALID:
-        return EXIT_USAGE;
-    case LH_ERR_CONFLICT:
-    case LH_ERR_FORBIDDEN:
-        return EXIT_REFUSED;
-    default:
-        return EXIT_FAILED;
-    }
+    return lh_gerror_exit_code(error);
 }
 
 G_GNUC_PRINTF(3, 4)
@@ -118,11 +100,8 @@ static gboolean check_pool(const LhConfig *c, GError **error)
 
 static gboolean check_settings(const LhConfig *c, GError **error)
 {
-    for (gsize i = 0; i < G_N_ELEMENTS(unsupported); i++) {
-        if (lh_config_is_set(c, unsupported[i]))
-            return bad(error, lh_config_source(c, unsupported[i]),
-                       "is not supported by this build");
-    }
+    if (lh_config_is_set(c, "exec"))
+        return bad(error, lh_config_source(c, "exec"), "is not supported by this build");
     if (!check_pool(c, error))
         return FALSE;
     const char *name = lh_config_string(c, "name");
@@ -168,6 +147,7 @@ static gboolean find_url(Program *p, GError **error)
 {
     const char *set = lh_config_string(p->config, "advertiseUrl");
     const char *address = lh_http_server_address(p->server);
+    const char *scheme = lh_http_server_scheme(p->server);
     if (set != NULL) {
         if (!g_str_has_prefix(set, "http://") && !g_str_has_prefix(set, "https://"))
             return bad(error, lh_config_source(p->config, "advertiseUrl"),
@@ -179,9 +159,9 @@ static gboolean find_url(Program *p, GError **error)
         return TRUE;
     }
     if (g_str_has_prefix(address, "0.0.0.0:") || g_str_has_prefix(address, "[::]:"))
-        p->url = g_strdup_printf("http://%s%s", g_get_host_name(), strrchr(address, ':'));
+        p->url = g_strdup_printf("%s://%s%s", scheme, g_get_host_name(), strrchr(address, ':'));
     else
-        p->url = g_strdup_printf("http://%s", address);
+        p->url = g_strdup_printf("%s://%s", scheme, address);
     return TRUE;
 }
 
@@ -210,6 +190,9 @@ static gboolean on_signal(gpointer data)
     if (p->stopping) {
         lh_log(LH_LOG_WARNING, "told to stop twice; ending at once", NULL);
         g_main_loop_quit(p->loop);
+    } else if (p->agent == NULL) {
+        lh_log(LH_LOG_INFO, "stopping", "next", "end; etcd was never reached", NULL);
+        g_main_loop_quit(p->loop);
     } else {
         p->stopping = TRUE;
         lh_agent_stop(p->agent);
@@ -219,10 +202,9 @@ static gboolean on_signal(gpointer data)
 
 static gboolean start_server(Program *p, GError **error)
 {
-    const LhHttpOptions options = {
-        .listen = lh_config_string(p->config, "listen"),
-        .insecure = lh_config_bool(p->config, "insecure"),
-    };
+    LhHttpOptions options = {0};
+    if (!lh_http_options_read(p->config, &options, error))
+        return FALSE;
     p->server = lh_http_server_new(p->env, NULL, &options, error);
     if (p->server == NULL) {
         g_prefix_error(error, "%s: ", lh_config_source(p->config, "listen"));
@@ -236,13 +218,7 @@ static gboolean start_server(Program *p, GError **error)
 static gboolean start_work(Program *p, GError **error)
 {
     const LhConfig *c = p->config;
-    const LhEtcdOptions etcd = {.endpoints = lh_config_list(c, "etcd.endpoints")};
-    p->etcd = lh_etcd_grpc_new(&etcd, NULL, error);
-    if (p->etcd == NULL) {
-        g_prefix_error(error, "%s: ", lh_config_source(c, "etcd.endpoints"));
-        return FALSE;
-    }
-    LhObjectStoreOptions objects;
+    LhObjectStoreOptions objects = {0};
     if (!lh_objectstore_options_read(c, &objects, error))
         return FALSE;
     p->objects = lh_objectstore_new(p->env, &objects, error);
@@ -268,8 +244,10 @@ static gboolean start_work(Program *p, GError **error)
     return TRUE;
 }
 
-static void start_agent(Program *p)
+/* Registers, now that etcd is known to take us. */
+static void on_reached(gpointer data)
 {
+    Program *p = data;
     static const LhAgentFuncs funcs = {.registered = on_registered, .stopped = on_stopped};
     const LhConfig *c = p->config;
     const LhAgentOptions options = {
@@ -289,6 +267,28 @@ static void start_agent(Program *p)
     p->agent = lh_agent_new(p->env, p->etcd, &options, lh_cache_work_base(p->cache), &funcs, p);
 }
 
+static void on_refused(const GError *error, gpointer data)
+{
+    Program *p = data;
+    p->refused = g_error_copy(error);
+    g_main_loop_quit(p->loop);
+}
+
+static gboolean start_etcd(Program *p, GError **error)
+{
+    static const LhContactFuncs funcs = {.reached = on_reached, .refused = on_refused};
+    LhEtcdOptions options = {0};
+    if (!lh_etcd_options_read(p->config, &options, error))
+        return FALSE;
+    p->etcd = lh_etcd_grpc_new(&options, NULL, error);
+    if (p->etcd == NULL) {
+        g_prefix_error(error, "%s: ", lh_config_source(p->config, "etcd.endpoints"));
+        return FALSE;
+    }
+    p->contact = lh_contact_start(p->env, p->etcd, &options, p->prefix, &funcs, p);
+    return TRUE;
+}
+
 static void program_clear(Program *p)
 {
     lh_agent_free(p->agent);
@@ -296,6 +296,7 @@ static void program_clear(Program *p)
     lh_cache_work_free(p->cache);
     lh_hooks_free(p->hooks);
     lh_store_free(p->objects);
+    lh_contact_free(p->contact);
     lh_etcd_free(p->etcd);
     lh_env_free(p->env);
     lh_metrics_free(p->metrics);
@@ -304,6 +305,7 @@ static void program_clear(Program *p)
     g_strfreev(p->on_evict);
     g_free(p->url);
     g_free(p->prefix);
+    g_clear_error(&p->refused);
     lh_config_free(p->config);
 }
 
@@ -321,11 +323,10 @@ static gboolean start(Program *p, GError **error)
     g_autofree char *version = lh_labels("version", LEASEHOLD_VERSION, NULL);
     lh_gauge_set(p->metrics, "build_info", version, 1);
     /* The port is open before anybody can hear of it. */
-    if (!start_server(p, error) || !start_work(p, error))
+    if (!start_server(p, error) || !start_etcd(p, error) || !start_work(p, error))
         return FALSE;
     lh_log(LH_LOG_INFO, "serving", "address", lh_http_server_address(p->server), "url", p->url,
            NULL);
-    start_agent(p);
     return TRUE;
 }
 
@@ -344,10 +345,12 @@ int lh_agent_main(int argc, char **argv)
         g_main_loop_run(p.loop);
         g_source_remove(term);
         g_source_remove(interrupt);
-        lh_log(LH_LOG_INFO, "stopped", NULL);
-    } else {
-        code = complain(error);
+        if (p.refused == NULL)
+            lh_log(LH_LOG_INFO, "stopped", NULL);
+        error = g_steal_pointer(&p.refused);
     }
+    if (error != NULL)
+        code = complain(error);
     program_clear(&p);
     return code;
 }

@@ -53,6 +53,8 @@ const LhSetting lh_shared_settings[] = {
     {"listen", LH_SET_STRING, "127.0.0.1:8083", "HOST:PORT", "address to serve on"},
     {"insecure", LH_SET_BOOL, NULL, NULL,
      "serve on a non-loopback address without TLS and authentication"},
+    {"httpMaxConnections", LH_SET_INT, "1024", "N",
+     "connections served at a time, half of them from one address; others wait"},
     {"tls.cert", LH_SET_STRING, NULL, "FILE", "certificate to serve with"},
     {"tls.key", LH_SET_STRING, NULL, "FILE", "its key"},
     {"tls.clientCa", LH_SET_STRING, NULL, "FILE", "certificate authority of clients"},

@@ -8,27 +8,28 @@
 typedef struct {
     const char *name;
     LhErrorClass class;
+    int exit_code;
 } ErrorRow;
 
 /* UNKNOWN_OUTCOME and COMPACTED are "look again": repeating the same request blindly is wrong.
  * CANCELLED says nothing about the object, so it must never become a condition on it. */
 static const ErrorRow rows[] = {
-    [LH_ERR_INVALID] = {"invalid", LH_CLASS_TERMINAL},
-    [LH_ERR_NOT_FOUND] = {"not_found", LH_CLASS_TERMINAL},
-    [LH_ERR_CONFLICT] = {"conflict", LH_CLASS_CONFLICT},
-    [LH_ERR_FENCED] = {"fenced", LH_CLASS_FATAL},
-    [LH_ERR_UNAVAILABLE] = {"unavailable", LH_CLASS_RETRY},
-    [LH_ERR_UNKNOWN_OUTCOME] = {"unknown_outcome", LH_CLASS_CONFLICT},
-    [LH_ERR_OVERLOADED] = {"overloaded", LH_CLASS_RETRY},
-    [LH_ERR_COMPACTED] = {"compacted", LH_CLASS_CONFLICT},
-    [LH_ERR_NO_SPACE] = {"no_space", LH_CLASS_RETRY},
-    [LH_ERR_CANCELLED] = {"cancelled", LH_CLASS_RETRY},
-    [LH_ERR_AUTH] = {"auth", LH_CLASS_TERMINAL},
-    [LH_ERR_FORBIDDEN] = {"forbidden", LH_CLASS_TERMINAL},
-    [LH_ERR_IO] = {"io", LH_CLASS_RETRY},
-    [LH_ERR_CHECKSUM] = {"checksum", LH_CLASS_TERMINAL},
-    [LH_ERR_LEASE_LOST] = {"lease_lost", LH_CLASS_FATAL},
-    [LH_ERR_INTERNAL] = {"internal", LH_CLASS_FATAL},
+    [LH_ERR_INVALID] = {"invalid", LH_CLASS_TERMINAL, 2},
+    [LH_ERR_NOT_FOUND] = {"not_found", LH_CLASS_TERMINAL, 4},
+    [LH_ERR_CONFLICT] = {"conflict", LH_CLASS_CONFLICT, 4},
+    [LH_ERR_FENCED] = {"fenced", LH_CLASS_FATAL, 1},
+    [LH_ERR_UNAVAILABLE] = {"unavailable", LH_CLASS_RETRY, 3},
+    [LH_ERR_UNKNOWN_OUTCOME] = {"unknown_outcome", LH_CLASS_CONFLICT, 3},
+    [LH_ERR_OVERLOADED] = {"overloaded", LH_CLASS_RETRY, 3},
+    [LH_ERR_COMPACTED] = {"compacted", LH_CLASS_CONFLICT, 4},
+    [LH_ERR_NO_SPACE] = {"no_space", LH_CLASS_RETRY, 3},
+    [LH_ERR_CANCELLED] = {"cancelled", LH_CLASS_RETRY, 1},
+    [LH_ERR_AUTH] = {"auth", LH_CLASS_TERMINAL, 3},
+    [LH_ERR_FORBIDDEN] = {"forbidden", LH_CLASS_TERMINAL, 4},
+    [LH_ERR_IO] = {"io", LH_CLASS_RETRY, 1},
+    [LH_ERR_CHECKSUM] = {"checksum", LH_CLASS_TERMINAL, 1},
+    [LH_ERR_LEASE_LOST] = {"lease_lost", LH_CLASS_FATAL, 1},
+    [LH_ERR_INTERNAL] = {"internal", LH_CLASS_FATAL, 1},
 };
 G_STATIC_ASSERT(G_N_ELEMENTS(rows) == LH_N_ERRORS);
 
@@ -46,6 +47,14 @@ LhErrorClass lh_gerror_class(const GError *error)
     if (error->domain != LH_ERROR || error->code < 0 || error->code >= LH_N_ERRORS)
         return LH_CLASS_RETRY;
     return rows[error->code].class;
+}
+
+int lh_gerror_exit_code(const GError *error)
+{
+    g_assert(error != NULL);
+    if (error->domain != LH_ERROR || error->code < 0 || error->code >= LH_N_ERRORS)
+        return 1;
+    return rows[error->code].exit_code;
 }
 
 const char *lh_error_name(LhErrorCode code)

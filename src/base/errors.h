@@ -46,5 +46,9 @@ LhErrorClass lh_error_class(LhErrorCode code);
 /* The class of an error of any domain; foreign domains (GIO, …) are LH_CLASS_RETRY. Not NULL. */
 LhErrorClass lh_gerror_class(const GError *error);
 
+/* What a program that ends with this error exits with (CONTRACT.md section 3): 2 invalid input, 3 not
+ * reached or not accepted, 4 refused, 1 all else and foreign domains. Not NULL. */
+int lh_gerror_exit_code(const GError *error);
+
 /* "unknown_outcome" and so on, for logs and metric labels; static storage. */
 const char *lh_error_name(LhErrorCode code);

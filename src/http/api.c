@@ -44,9 +44,37 @@ static void handle_readyz(LhHttpRequest *request, gpointer data)
     api->options.etcd->v->range(api->options.etcd, &range, READY_DEADLINE_MS, on_ready, request);
 }
 
+static void declare_etcd_metrics(LhMetrics *metrics)
+{
+    lh_metrics_declare(metrics, LH_GAUGE, "etcd_reachable", "1 when etcd answered the last time.",
+                       NULL);
+    lh_metrics_declare(metrics, LH_GAUGE, "etcd_alarm", "1 while etcd raises the alarm.", NULL);
+    lh_metrics_declare(metrics, LH_GAUGE, "etcd_db_size_bytes", "Size of etcd's database.", NULL);
+}
+
+static void set_etcd_metrics(const LhApi *api)
+{
+    LhMetrics *metrics = api->options.metrics;
+    g_autofree char *nospace = lh_labels("alarm", "NOSPACE", NULL);
+    g_autofree char *corrupt = lh_labels("alarm", "CORRUPT", NULL);
+
+    if (api->options.contact == NULL)
+        return;
+    const LhStatusReply *status = lh_contact_status(api->options.contact);
+    lh_gauge_set(metrics, "etcd_reachable", NULL,
+                 status != NULL && lh_contact_trouble(api->options.contact) == NULL);
+    if (status == NULL)
+        return;
+    lh_gauge_set(metrics, "etcd_alarm", nospace, status->alarm_nospace);
+    lh_gauge_set(metrics, "etcd_alarm", corrupt, status->alarm_corrupt);
+    lh_gauge_set(metrics, "etcd_db_size_bytes", NULL, (double)status->db_size_bytes);
+}
+
 static void handle_metrics(LhHttpRequest *request, gpointer data)
 {
     LhApi *api = data;
+
+    set_etcd_metrics(api);
     g_autofree char *text = lh_metrics_text(api->options.metrics);
 
     lh_http_reply(request, 200, "text/plain; version=0.0.4; charset=utf-8", text, -1);
@@ -202,6 +230,33 @@ static void append_counts(LhApi *api, GString *out)
     g_string_append_c(out, '}');
 }
 
+static void append_etcd(LhApi *api, GString *out)
+{
+    if (api->options.contact == NULL)
+        return;
+    const LhStatusReply *status = lh_contact_status(api->options.contact);
+    const char *trouble = lh_contact_trouble(api->options.contact);
+
+    lh_json_append_key(out, "etcd");
+    g_string_append_c(out, '{');
+    lh_json_append_key(out, "endpoint");
+    lh_json_append_string(out, lh_etcd_grpc_endpoint(api->options.etcd));
+    if (status != NULL) {
+        lh_json_append_key(out, "version");
+        lh_json_append_string(out, status->version);
+        append_number(out, "dbSizeBytes", status->db_size_bytes);
+        lh_json_append_key(out, "alarms");
+        g_string_append_printf(out, "[%s%s%s]", status->alarm_nospace ? "\"NOSPACE\"" : "",
+                               status->alarm_nospace && status->alarm_corrupt ? "," : "",
+                               status->alarm_corrupt ? "\"CORRUPT\"" : "");
+    }
+    if (trouble != NULL) {
+        lh_json_append_key(out, "trouble");
+        lh_json_append_string(out, trouble);
+    }
+    g_string_append_c(out, '}');
+}
+
 static void handle_cluster(LhHttpRequest *request, gpointer data)
 {
     LhApi *api = data;
@@ -210,6 +265,7 @@ static void handle_cluster(LhHttpRequest *request, gpointer data)
     append_instances(api, out);
     append_pools(api, out);
     append_counts(api, out);
+    append_etcd(api, out);
     lh_json_append_key(out, "mirror");
     g_string_append_c(out, '{');
     append_number(out, "revision", lh_mirror_revision(api->options.mirror));
@@ -229,6 +285,7 @@ LhApi *lh_api_new(LhHttpServer *server, const LhApiOptions *options)
     api->options = *options;
     api->server = server;
     api->hub = lh_hub_new(api);
+    declare_etcd_metrics(options->metrics);
     lh_http_server_route(server, "GET", "/healthz", LH_ROLE_ANYONE, handle_healthz, api);
     lh_http_server_route(server, "GET", "/readyz", LH_ROLE_ANYONE, handle_readyz, api);
     lh_http_server_route(server, "GET", "/metrics", LH_ROLE_VIEWER, handle_metrics, api);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "base/metrics.h"
+#include "etcd/contact.h"
 #include "http/server.h"
 #include "mirror/mirror.h"
 #include "runtime/runtime.h"
@@ -16,6 +17,7 @@ typedef struct LhApi LhApi;
 typedef struct {
     LhEnv *env;
     LhEtcd *etcd;
+    const LhContact *contact; /* NULL: nothing of etcd itself is shown */
     LhMirror *mirror;
     LhRuntime *runtime;
     LhMetrics *metrics;

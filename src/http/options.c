@@ -30,6 +30,11 @@ gboolean lh_http_options_read(const LhConfig *config, LhHttpOptions *out, GError
         return refuse(lh_config_source(config, "tls.clientCa"),
                       "client certificates need tls.cert and tls.key too", error);
     }
+    gint64 max_connections = lh_config_int(config, "httpMaxConnections");
+    if (max_connections < 4 || max_connections > 1000000) {
+        return refuse(lh_config_source(config, "httpMaxConnections"), "must be from 4 to 1000000",
+                      error);
+    }
     *out = (LhHttpOptions){
         .listen = lh_config_string(config, "listen"),
         .insecure = lh_config_bool(config, "insecure"),
@@ -37,6 +42,7 @@ gboolean lh_http_options_read(const LhConfig *config, LhHttpOptions *out, GError
         .key = key,
         .client_ca = client_ca,
         .tokens_file = lh_config_string(config, "auth.tokensFile"),
+        .max_connections = (guint)max_connections,
     };
     return TRUE;
 }

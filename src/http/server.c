@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -363,10 +364,30 @@ static void address_learn(LhHttpServer *server, int fd)
                                       server->port);
 }
 
+/* What the process needs besides its connections: etcd, files, pipes. */
+#define OTHER_DESCRIPTORS 512
+
+/* The usual soft limit of 1,024 is for programs that use select(); the hard limit is ours to use. */
+static void allow_descriptors(guint connections)
+{
+    struct rlimit limit;
+    rlim_t wanted = (rlim_t)connections + OTHER_DESCRIPTORS;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) {
+        return;
+    }
+    limit.rlim_cur = MIN(wanted, limit.rlim_max);
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < wanted) {
+        lh_log(LH_LOG_WARNING, "fewer open files are permitted than connections", "files",
+               lh_fmt("%" G_GUINT64_FORMAT, (guint64)limit.rlim_cur), "connections",
+               lh_fmt("%u", connections), "next", "further ones will not be accepted", NULL);
+    }
+}
+
 static struct MHD_Daemon *daemon_start(LhHttpServer *server, int fd, const LhHttpOptions *options)
 {
     guint max = options->max_connections > 0 ? options->max_connections : 1024;
     guint per_ip = options->max_per_ip > 0 ? options->max_per_ip : MAX(max / 2, 1);
+    allow_descriptors(max);
     struct MHD_OptionItem tls[] = {
         {MHD_OPTION_HTTPS_CERT_CALLBACK, 0, (gpointer)(intptr_t)lh_tls_no_certificate},
         {MHD_OPTION_HTTPS_PRIORITIES, 0, (gpointer)LH_TLS_PRIORITIES},

@@ -36,8 +36,9 @@ typedef struct {
     const char *client_ca;   /* PEM file: certificates of clients that it has signed are accepted */
     const char *tokens_file; /* auth.h; NULL: no tokens */
     gsize max_body;          /* 0: 1 MiB */
-    guint max_connections;   /* 0: 1,024; further ones wait in the backlog */
-    guint max_per_ip;        /* 0: half of max_connections; further ones are closed */
+    guint max_connections; /* 0: 1,024; further ones wait in the backlog. The limit on open files is
+                            * raised to fit */
+    guint max_per_ip;      /* 0: half of max_connections; further ones are closed */
 } LhHttpOptions;
 
 /* The options in @config (listen, insecure, tls.*, auth.*; borrowed from it). Errors: LH_ERR_INVALID
