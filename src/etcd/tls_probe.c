@@ -147,5 +147,7 @@ LhProbeVerdict lh_tls_probe(const char *url, const char *cacert, const char *cer
     CURLcode code = curl_easy_perform(curl);
     LhProbeVerdict verdict = judge(curl, code, &alert, cert != NULL, why);
     curl_easy_cleanup(curl);
+    /* What OpenSSL keeps for a thread: this one may live on, in a pool, until the process ends. */
+    OPENSSL_thread_stop();
     return verdict;
 }

@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-#define FLIGHT  8
+#define FLIGHT  16
 #define WAIT_MS 30000
 #define PREFIX  "/failover/"
 
@@ -106,7 +106,10 @@ static void on_written(const LhTxnReply *reply, const GError *error, gpointer da
         f->unknown++;
     else
         fail_msg("%s", error->message);
-    if (f->pause == NULL)
+    /* Always some on the way, so that a kill finds them anywhere; but failures are not hurried. */
+    if (error == NULL)
+        send_writes(f);
+    else if (f->pause == NULL)
         f->pause = lh_timer_in(f->env, 5, on_pause, f);
 }
 
