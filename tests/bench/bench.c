@@ -52,7 +52,7 @@ void bench_begin(const Sizes *sizes)
               etcd_process_dir(bench.etcd));
 }
 
-static void remove_tree(const char *path)
+void bench_remove(const char *path)
 {
     gboolean link = g_file_test(path, G_FILE_TEST_IS_SYMLINK);
     g_autoptr(GDir) dir = link ? NULL : g_dir_open(path, 0, NULL);
@@ -60,7 +60,7 @@ static void remove_tree(const char *path)
 
     while (dir != NULL && (name = g_dir_read_name(dir)) != NULL) {
         g_autofree char *child = g_build_filename(path, name, NULL);
-        remove_tree(child);
+        bench_remove(child);
     }
     g_remove(path);
 }
@@ -75,7 +75,7 @@ static void end_all(void)
     g_clear_pointer(&children, g_array_unref);
     g_clear_pointer(&bench.etcd, etcd_process_free);
     if (bench.dir != NULL)
-        remove_tree(bench.dir);
+        bench_remove(bench.dir);
     g_clear_pointer(&bench.dir, g_free);
 }
 

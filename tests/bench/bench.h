@@ -24,6 +24,7 @@ typedef struct {
     guint objects;       /* of row h */
     gint64 object_bytes; /* of all of them */
     gint64 idle_ms;      /* how long idleness is looked at */
+    gint64 settle_ms;    /* a manager that is quiet for so long is at rest */
 } Sizes;
 
 typedef struct {
@@ -45,6 +46,8 @@ G_NORETURN void bench_finish(void);
 G_NORETURN void bench_fail(const char *format, ...) G_GNUC_PRINTF(1, 2);
 /* Ends like bench_fail when @error is set. */
 void bench_must(const GError *error, const char *what);
+/* A file, or a directory and all that is in it; links are not followed. */
+void bench_remove(const char *path);
 /* One line on standard error. */
 void bench_say(const char *format, ...) G_GNUC_PRINTF(1, 2);
 

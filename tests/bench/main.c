@@ -26,6 +26,7 @@ static const Sizes full = {
     .objects = 200,
     .object_bytes = G_GINT64_CONSTANT(10) << 20,
     .idle_ms = 10000,
+    .settle_ms = 1000,
 };
 
 static const Sizes quick = {
@@ -45,6 +46,7 @@ static const Sizes quick = {
     .objects = 20,
     .object_bytes = G_GINT64_CONSTANT(10) << 20,
     .idle_ms = 3000,
+    .settle_ms = 1000,
 };
 
 /* Only to see that every row still works. */
@@ -65,6 +67,7 @@ static const Sizes smoke = {
     .objects = 3,
     .object_bytes = 1 << 16,
     .idle_ms = 200,
+    .settle_ms = 100,
 };
 
 static gboolean want_quick, want_smoke;
@@ -111,14 +114,14 @@ static void main_cluster(const char *rows)
     };
     gboolean converged = !converge || any(rows, "bcdgi");
     Cluster *cluster = cluster_new(&o);
-    Manager *manager = converge ? row_converge(cluster, converged) : NULL;
+    Process *manager = converge ? row_converge(cluster, converged) : NULL;
 
     if (any(rows, "cd")) {
         if (manager == NULL)
             manager = manager_ready(cluster, "manager", NULL);
         row_reaction(cluster, manager, any(rows, "c"), any(rows, "d"));
     }
-    manager_stop(manager);
+    process_stop(manager);
     if (any(rows, "i"))
         row_watchers(cluster);
     if (any(rows, "g"))
@@ -137,10 +140,10 @@ static void other_cluster(const char *label, guint replicas)
         .assigned = TRUE,
     };
     Cluster *cluster = cluster_new(&o);
-    Manager *manager = manager_ready(cluster, "manager", NULL);
+    Process *manager = manager_ready(cluster, "manager", NULL);
 
     row_reaction(cluster, manager, FALSE, TRUE);
-    manager_stop(manager);
+    process_stop(manager);
     cluster_free(cluster);
 }
 
@@ -193,6 +196,7 @@ int main(int argc, char **argv)
     bench.log_level = log_level;
     bench_begin(want_smoke ? &smoke : want_quick ? &quick : &full);
     run(rows);
+    table_sort(bench.table);
     table_print(bench.table);
     if (json_path != NULL && !table_write_json(bench.table, json_path, &error))
         bench_fail("%s: %s", json_path, error->message);

@@ -1,4 +1,4 @@
-/* Starting, asking and ending managers. Must not signal a process that it did not start. */
+/* Starting, asking and ending our own programs. Must not signal a process that it did not start. */
 #include "process.h"
 
 #include "http_load.h"
@@ -12,13 +12,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define READY_EVERY_MS  5
-#define READY_MS        (10 * 60 * 1000)
-#define END_MS          30000
-#define SETTLE_EVERY_MS 250
-#define SETTLE_TIMES    4
-#define SETTLE_NS       (5 * 1000 * 1000)
-#define SETTLE_MS       (5 * 60 * 1000)
+#define READY_EVERY_MS 5
+#define READY_MS       (10 * 60 * 1000)
+#define END_MS         30000
+#define SETTLE_TIMES   4                 /* in a row */
+#define SETTLE_NS      (5 * 1000 * 1000) /* in each of them, at most */
+#define SETTLE_MS      (5 * 60 * 1000)
 
 static char *binary(void)
 {
@@ -44,20 +43,19 @@ static void die_with_parent(gpointer parent)
         _exit(127);
 }
 
-static char **argv_of(const Cluster *cluster, const Manager *manager, const char *const *extra)
+static char **argv_of(const char *command, const Cluster *cluster, const Process *process,
+                      const char *const *extra)
 {
     GPtrArray *argv = g_ptr_array_new();
 
     g_ptr_array_add(argv, binary());
-    g_ptr_array_add(argv, g_strdup("manager"));
+    g_ptr_array_add(argv, g_strdup(command));
     g_ptr_array_add(argv, g_strdup("--etcd-endpoints"));
     g_ptr_array_add(argv, g_strdup(etcd_process_endpoint(bench.etcd)));
     g_ptr_array_add(argv, g_strdup("--etcd-prefix"));
     g_ptr_array_add(argv, g_strdup(cluster->prefix));
-    g_ptr_array_add(argv, g_strdup("--instance"));
-    g_ptr_array_add(argv, g_strdup(manager->name));
     g_ptr_array_add(argv, g_strdup("--listen"));
-    g_ptr_array_add(argv, g_strdup_printf("127.0.0.1:%u", manager->port));
+    g_ptr_array_add(argv, g_strdup_printf("127.0.0.1:%u", process->port));
     if (bench.log_level != NULL) {
         g_ptr_array_add(argv, g_strdup("--log-level"));
         g_ptr_array_add(argv, g_strdup(bench.log_level));
@@ -68,37 +66,55 @@ static char **argv_of(const Cluster *cluster, const Manager *manager, const char
     return (char **)g_ptr_array_free(argv, FALSE);
 }
 
-Manager *manager_start(const Cluster *cluster, const char *name, const char *const *extra)
+static Process *start(const char *command, const Cluster *cluster, const char *name,
+                      const char *const *extra)
 {
     static guint number;
     g_autoptr(GError) error = NULL;
-    g_autofree char *log = g_strdup_printf("%s/%s-%u.log", bench.dir, name, ++number);
     g_auto(GStrv) argv = NULL;
-    Manager *manager = g_new0(Manager, 1);
-    int fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    Process *process = g_new0(Process, 1);
+    int fd;
 
+    process->name = g_strdup(name);
+    process->log = g_strdup_printf("%s/%s-%u.log", bench.dir, name, ++number);
+    process->port = etcd_free_port();
+    fd = open(process->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (fd < 0)
-        bench_fail("%s: %s", log, g_strerror(errno));
-    manager->name = g_strdup(name);
-    manager->log = g_steal_pointer(&log);
-    manager->port = etcd_free_port();
-    argv = argv_of(cluster, manager, extra);
-    manager->started_us = now_us();
+        bench_fail("%s: %s", process->log, g_strerror(errno));
+    argv = argv_of(command, cluster, process, extra);
+    process->started_us = now_us();
     g_spawn_async_with_fds(NULL, argv, NULL, G_SPAWN_DO_NOT_REAP_CHILD, die_with_parent,
-                           GINT_TO_POINTER((int)getpid()), &manager->pid, -1, fd, fd, &error);
+                           GINT_TO_POINTER((int)getpid()), &process->pid, -1, fd, fd, &error);
     close(fd);
     bench_must(error, argv[0]);
-    bench_remember_child(manager->pid);
-    return manager;
+    bench_remember_child(process->pid);
+    return process;
 }
 
-static gboolean has_ended(Manager *manager)
+Process *manager_start(const Cluster *cluster, const char *name, const char *const *extra)
 {
-    if (manager->pid != 0 && waitpid(manager->pid, NULL, WNOHANG) == manager->pid) {
-        bench_forget_child(manager->pid);
-        manager->pid = 0;
+    g_autoptr(GPtrArray) words = g_ptr_array_new();
+
+    g_ptr_array_add(words, (gpointer) "--instance");
+    g_ptr_array_add(words, (gpointer)name);
+    for (; extra != NULL && *extra != NULL; extra++)
+        g_ptr_array_add(words, (gpointer)*extra);
+    g_ptr_array_add(words, NULL);
+    return start("manager", cluster, name, (const char *const *)words->pdata);
+}
+
+Process *agent_start(const Cluster *cluster, const char *name, const char *const *extra)
+{
+    return start("agent", cluster, name, extra);
+}
+
+static gboolean has_ended(Process *process)
+{
+    if (process->pid != 0 && waitpid(process->pid, NULL, WNOHANG) == process->pid) {
+        bench_forget_child(process->pid);
+        process->pid = 0;
     }
-    return manager->pid == 0;
+    return process->pid == 0;
 }
 
 static gboolean check_ended(gpointer data)
@@ -108,24 +124,24 @@ static gboolean check_ended(gpointer data)
 
 static gboolean is_ready(gpointer data)
 {
-    Manager *manager = data;
+    Process *process = data;
 
-    if (has_ended(manager)) {
+    if (has_ended(process)) {
         g_autofree char *text = NULL;
-        g_file_get_contents(manager->log, &text, NULL, NULL);
-        bench_fail("%s ended at once: %s", manager->name, text != NULL ? text : "");
+        g_file_get_contents(process->log, &text, NULL, NULL);
+        bench_fail("%s ended at once: %s", process->name, text != NULL ? text : "");
     }
-    return http_get(manager->port, "/readyz") == 200;
+    return http_get(process->port, "/readyz") == 200;
 }
 
-gint64 manager_wait_ready(Manager *manager)
+gint64 manager_wait_ready(Process *process)
 {
-    bench_poll(is_ready, manager, READY_EVERY_MS, READY_MS, "%s is ready", manager->name);
+    bench_poll(is_ready, process, READY_EVERY_MS, READY_MS, "%s is ready", process->name);
     return now_us();
 }
 
 typedef struct {
-    const Manager *manager;
+    const Process *process;
     gint64 at_us, cpu_ns;
     guint quiet;
 } Settling;
@@ -135,76 +151,76 @@ static gboolean has_settled(gpointer data)
     Settling *settling = data;
     gint64 now = now_us(), cpu;
 
-    if (now < settling->at_us + SETTLE_EVERY_MS * 1000)
+    if (now < settling->at_us + bench.sizes.settle_ms * 1000 / SETTLE_TIMES)
         return FALSE;
-    cpu = manager_cpu_ns(settling->manager);
+    cpu = process_cpu_ns(settling->process);
     settling->quiet = cpu - settling->cpu_ns < SETTLE_NS ? settling->quiet + 1 : 0;
     settling->at_us = now;
     settling->cpu_ns = cpu;
     return settling->quiet == SETTLE_TIMES;
 }
 
-void manager_settle(Manager *manager)
+void manager_settle(Process *process)
 {
-    Settling settling = {manager, now_us(), manager_cpu_ns(manager), 0};
+    Settling settling = {process, now_us(), process_cpu_ns(process), 0};
 
-    bench_poll(has_settled, &settling, SETTLE_EVERY_MS, SETTLE_MS, "%s comes to rest",
-               manager->name);
+    bench_poll(has_settled, &settling, (guint)bench.sizes.settle_ms / SETTLE_TIMES, SETTLE_MS,
+               "%s comes to rest", process->name);
 }
 
-Manager *manager_ready(const Cluster *cluster, const char *name, const char *const *extra)
+Process *manager_ready(const Cluster *cluster, const char *name, const char *const *extra)
 {
-    Manager *manager = manager_start(cluster, name, extra);
+    Process *process = manager_start(cluster, name, extra);
 
-    manager_wait_ready(manager);
-    manager_settle(manager);
-    return manager;
+    manager_wait_ready(process);
+    manager_settle(process);
+    return process;
 }
 
-void manager_signal(Manager *manager, int number)
+void process_signal(Process *process, int number)
 {
-    if (!has_ended(manager))
-        kill(manager->pid, number);
+    if (!has_ended(process))
+        kill(process->pid, number);
 }
 
-static void end_with(Manager *manager, int number)
+static void end_with(Process *process, int number)
 {
-    if (manager == NULL)
+    if (process == NULL)
         return;
-    manager_signal(manager, number);
-    bench_poll(check_ended, manager, READY_EVERY_MS, END_MS, "%s ends", manager->name);
-    g_free(manager->name);
-    g_free(manager->log);
-    g_free(manager);
+    process_signal(process, number);
+    bench_poll(check_ended, process, READY_EVERY_MS, END_MS, "%s ends", process->name);
+    g_free(process->name);
+    g_free(process->log);
+    g_free(process);
 }
 
-void manager_stop(Manager *manager)
+void process_stop(Process *process)
 {
-    end_with(manager, SIGTERM);
+    end_with(process, SIGTERM);
 }
 
-void manager_kill(Manager *manager)
+void process_kill(Process *process)
 {
-    end_with(manager, SIGKILL);
+    end_with(process, SIGKILL);
 }
 
-gint64 manager_cpu_ns(const Manager *manager)
+gint64 process_cpu_ns(const Process *process)
 {
     struct timespec used;
     clockid_t clock;
 
-    if (clock_getcpuclockid(manager->pid, &clock) != 0 || clock_gettime(clock, &used) != 0)
-        bench_fail("%s has no CPU clock: it has ended", manager->name);
+    if (clock_getcpuclockid(process->pid, &clock) != 0 || clock_gettime(clock, &used) != 0)
+        bench_fail("%s has no CPU clock: it has ended", process->name);
     return used.tv_sec * G_GINT64_CONSTANT(1000000000) + used.tv_nsec;
 }
 
-gint64 manager_rss_bytes(const Manager *manager)
+gint64 process_rss_bytes(const Process *process)
 {
-    g_autofree char *path = g_strdup_printf("/proc/%d/status", (int)manager->pid);
+    g_autofree char *path = g_strdup_printf("/proc/%d/status", (int)process->pid);
     g_autofree char *text = NULL;
     const char *line = g_file_get_contents(path, &text, NULL, NULL) ? strstr(text, "VmRSS:") : NULL;
 
     if (line == NULL)
-        bench_fail("%s has no VmRSS: it has ended", manager->name);
+        bench_fail("%s has no VmRSS: it has ended", process->name);
     return g_ascii_strtoll(line + strlen("VmRSS:"), NULL, 10) * 1024;
 }

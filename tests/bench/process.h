@@ -1,5 +1,5 @@
 /*
- * Managers as processes of their own: build/leasehold manager on a cluster's prefix, with its log in the
+ * Managers and agents as processes of their own: build/leasehold on a cluster's prefix, with a log in the
  * run's directory. Signalled by pid only; ended with the run if nobody did before.
  */
 #pragma once
@@ -11,24 +11,26 @@ typedef struct {
     GPid pid;
     guint16 port;
     gint64 started_us;
-} Manager;
+} Process;
 
 /* Whether `leasehold manager --help` knows the flag. */
 gboolean manager_knows(const char *flag);
 /* @extra: more arguments, NULL-ended or NULL. Returns at once; started_us is taken just before. */
-Manager *manager_start(const Cluster *cluster, const char *name, const char *const *extra);
+Process *manager_start(const Cluster *cluster, const char *name, const char *const *extra);
+/* @extra: name, pool and what else it needs. */
+Process *agent_start(const Cluster *cluster, const char *name, const char *const *extra);
 /* Until /readyz says 200; returns when that was. */
-gint64 manager_wait_ready(Manager *manager);
-/* Until it has used next to no CPU for a second. */
-void manager_settle(Manager *manager);
+gint64 manager_wait_ready(Process *manager);
+/* Until it has used next to no CPU for sizes.settle_ms. */
+void manager_settle(Process *manager);
 /* Started, ready, settled. */
-Manager *manager_ready(const Cluster *cluster, const char *name, const char *const *extra);
-void manager_signal(Manager *manager, int number);
+Process *manager_ready(const Cluster *cluster, const char *name, const char *const *extra);
+void process_signal(Process *process, int number);
 /* SIGTERM, and waits; frees it. Accepts NULL. */
-void manager_stop(Manager *manager);
+void process_stop(Process *process);
 /* SIGKILL, and waits; frees it. */
-void manager_kill(Manager *manager);
+void process_kill(Process *process);
 
 /* User and system time of all its threads, in nanoseconds, present slices included. */
-gint64 manager_cpu_ns(const Manager *manager);
-gint64 manager_rss_bytes(const Manager *manager);
+gint64 process_cpu_ns(const Process *process);
+gint64 process_rss_bytes(const Process *process);

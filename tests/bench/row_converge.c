@@ -11,7 +11,9 @@
 
 #include <math.h>
 
-#define CONVERGE_MS (20 * 60 * 1000)
+#define CONVERGE_MS  (20 * 60 * 1000)
+#define LIMIT_PREFIX "/bench/limit/"
+#define WATCHES      2 /* the manager's and ours */
 
 static const guint flights[] = {4, 8, 16, 32, 64};
 
@@ -19,6 +21,7 @@ typedef struct {
     Shape *shape;
     guint round; /* of prefixes, none of which is used twice */
     Samples *rates[G_N_ELEMENTS(flights)];
+    Samples *watched; /* with as many watches of what is written as (b) has */
     guint best;
     guint keys; /* of one round */
 } Limit;
@@ -39,15 +42,14 @@ static const LhTxnRequest *limit_request(guint i, gpointer data)
     return shape_request(pass->limit->shape, i % n, prefix);
 }
 
-static void limit_round(Limit *limit, guint flight)
+static void limit_round(Limit *limit, guint flight, Samples *rates)
 {
     guint passes = MAX(1, limit->keys / shape_puts(limit->shape));
-    Pass pass = {limit, g_strdup_printf("/bench/limit/%u/", limit->round++)};
+    Pass pass = {limit, g_strdup_printf(LIMIT_PREFIX "%u/", limit->round++)};
     gint64 took = client_pump(passes * shape_txns(limit->shape), flights[flight], limit_request,
                               &pass);
 
-    samples_add(limit->rates[flight],
-                (double)passes * shape_puts(limit->shape) / ((double)took / G_USEC_PER_SEC));
+    samples_add(rates, (double)passes * shape_puts(limit->shape) / ((double)took / G_USEC_PER_SEC));
     client_delete_prefix(pass.prefix);
     g_free(pass.prefix);
 }
@@ -58,11 +60,12 @@ static void limit_begin(Limit *limit, const Cluster *cluster)
 
     limit->shape = shape_new(cluster, MIN(cluster->o.snapshots, 4000));
     limit->keys = bench.sizes.limit_keys;
+    limit->watched = samples_new();
     for (guint f = 0; f < G_N_ELEMENTS(flights); f++)
         limit->rates[f] = samples_new();
     for (guint round = 0; round < MAX(1, bench.sizes.limit_rounds / 2); round++)
         for (guint f = 0; f < G_N_ELEMENTS(flights); f++)
-            limit_round(limit, f);
+            limit_round(limit, f, limit->rates[f]);
     for (guint f = 0; f < G_N_ELEMENTS(flights); f++) {
         double rate = samples_median(limit->rates[f]);
         bench_say("  limit with %u in flight: %.0f keys/s", flights[f], rate);
@@ -73,10 +76,22 @@ static void limit_begin(Limit *limit, const Cluster *cluster)
     }
 }
 
+static void ignore_event(const LhEtcdEvent *event, gint64 at_us, gpointer data)
+{
+}
+
 static void limit_more(Limit *limit)
 {
-    for (guint round = 0; round < MAX(1, bench.sizes.limit_rounds / 2); round++)
-        limit_round(limit, limit->best);
+    Watch *watches[WATCHES];
+
+    for (guint round = 0; round < MAX(1, bench.sizes.limit_rounds / 2); round++) {
+        limit_round(limit, limit->best, limit->rates[limit->best]);
+        for (guint w = 0; w < WATCHES; w++)
+            watches[w] = watch_new(LIMIT_PREFIX, ignore_event, NULL);
+        limit_round(limit, limit->best, limit->watched);
+        for (guint w = 0; w < WATCHES; w++)
+            watch_free(watches[w]);
+    }
 }
 
 static double limit_rate(const Limit *limit)
@@ -88,6 +103,7 @@ static void limit_end(Limit *limit)
 {
     for (guint f = 0; f < G_N_ELEMENTS(flights); f++)
         g_array_unref(limit->rates[f]);
+    g_array_unref(limit->watched);
     shape_free(limit->shape);
 }
 
@@ -132,20 +148,20 @@ typedef struct {
     double ops_per_txn;
 } Converged;
 
-static void converge_once(Cluster *cluster, Manager *manager, Converged *out)
+static void converge_once(Cluster *cluster, Process *manager, Converged *out)
 {
     Counting counting = {.wanted = cluster->o.snapshots};
     g_autofree char *prefix = cluster_key(cluster, "decided/assignments/");
     Watch *watch = watch_new(prefix, on_assignment, &counting);
-    gint64 cpu = manager_cpu_ns(manager), start = now_us(), until_last;
+    gint64 cpu = process_cpu_ns(manager), start = now_us(), until_last;
     double took_s, used_s;
 
     cluster_pause(cluster, FALSE);
     bench_wait(all_present, &counting, CONVERGE_MS, "%u replicas are assigned", counting.wanted);
-    until_last = manager_cpu_ns(manager) - cpu;
+    until_last = process_cpu_ns(manager) - cpu;
     took_s = (double)(counting.last_us - start) / G_USEC_PER_SEC;
     manager_settle(manager); /* what it does about the last of them is part of the work */
-    used_s = (double)(manager_cpu_ns(manager) - cpu) / 1e9;
+    used_s = (double)(process_cpu_ns(manager) - cpu) / 1e9;
     samples_add(out->rates, counting.wanted / took_s);
     samples_add(out->cpu_s, used_s * 1000 / counting.wanted);
     samples_add(out->busy, (double)until_last / 1e9 / took_s);
@@ -155,7 +171,7 @@ static void converge_once(Cluster *cluster, Manager *manager, Converged *out)
     watch_free(watch);
 }
 
-static void unconverge(Cluster *cluster, Manager *manager)
+static void unconverge(Cluster *cluster, Process *manager)
 {
     Counting counting = {.present = cluster->o.snapshots};
     g_autofree char *prefix = cluster_key(cluster, "decided/assignments/");
@@ -176,13 +192,15 @@ static void report_limit(const Limit *limit)
               flights[limit->best], (double)shape_puts(limit->shape) / shape_txns(limit->shape),
               (double)shape_compares(limit->shape) / shape_txns(limit->shape),
               shape_value_bytes(limit->shape));
+    table_add(bench.table, "a", samples_median(limit->watched), "keys/s", NO_AIM, NULL,
+              "the same while %d watches are told of it, as in b", WATCHES);
 }
 
-Manager *row_converge(Cluster *cluster, gboolean with_manager)
+Process *row_converge(Cluster *cluster, gboolean with_manager)
 {
     Limit limit = {0};
     Converged converged = {samples_new(), samples_new(), samples_new(), 0};
-    Manager *manager = NULL;
+    Process *manager = NULL;
 
     limit_begin(&limit, cluster);
     if (with_manager) {

@@ -20,7 +20,7 @@
 
 typedef struct {
     Cluster *cluster;
-    Manager *managers[MANAGERS];
+    Process *managers[MANAGERS];
     guint started;            /* for names */
     char *leaders, *replicas; /* prefixes */
     /* What the watch saw. */
@@ -173,7 +173,7 @@ static void stop_publishing(Handover *handover)
 static double hand_over(Handover *handover, int number)
 {
     Leader leader = {0};
-    Manager *old = NULL;
+    Process *old = NULL;
 
     start_missing(handover);
     look_up(handover, &leader);
@@ -186,15 +186,15 @@ static double hand_over(Handover *handover, int number)
     handover->gone_rev = handover->gone_us = handover->written_us = 0;
     if (number == SIGTERM)
         publish(handover, G_MAXUINT);
-    manager_signal(old, number);
+    process_signal(old, number);
     if (number == SIGKILL)
         publish(handover, KILLED_MOST);
     bench_wait(is_written, handover, HANDOVER_MS, "the next leader writes");
     stop_publishing(handover);
     if (number == SIGKILL)
-        manager_kill(old);
+        process_kill(old);
     else
-        manager_stop(old);
+        process_stop(old);
     handover->gone_key = NULL;
     leader_clear(&leader);
     return (double)(handover->written_us - handover->gone_us) / 1000;
@@ -223,7 +223,7 @@ void row_handover(Cluster *cluster)
     report(&handover, SIGTERM, "SIGTERM", 20);
     report(&handover, SIGKILL, "kill -9, lease expired", 50);
     for (guint i = 0; i < MANAGERS; i++)
-        manager_stop(handover.managers[i]);
+        process_stop(handover.managers[i]);
     watch_free(watch);
     g_free(handover.leaders);
     g_free(handover.replicas);

@@ -121,15 +121,15 @@ static double publish_once(Cluster *cluster, Sight *sight, char **value)
     return (double)(sight->at_us - start) / 1000;
 }
 
-static double idle_share(Manager *manager)
+static double idle_share(Process *manager)
 {
-    gint64 cpu = manager_cpu_ns(manager), start = now_us();
+    gint64 cpu = process_cpu_ns(manager), start = now_us();
 
     bench_pause(bench.sizes.idle_ms);
-    return (double)(manager_cpu_ns(manager) - cpu) / 1000 / (double)(now_us() - start);
+    return (double)(process_cpu_ns(manager) - cpu) / 1000 / (double)(now_us() - start);
 }
 
-void reaction_run(Cluster *cluster, Manager *manager, guint n, ReactionFlags flags, Reaction *out)
+void reaction_run(Cluster *cluster, Process *manager, guint n, ReactionFlags flags, Reaction *out)
 {
     Sight assigned = {0}, delivered = {0};
     g_autofree char *prefix = cluster_key(cluster, "decided/assignments/");
@@ -146,7 +146,7 @@ void reaction_run(Cluster *cluster, Manager *manager, guint n, ReactionFlags fla
         manager_settle(manager);
         out->idle_cpu_share = idle_share(manager);
     }
-    cpu = manager_cpu_ns(manager);
+    cpu = process_cpu_ns(manager);
     start = now_us();
     for (guint i = 0; i < n; i++) {
         samples_add(out->reaction_ms, publish_once(cluster, &assigned, &value));
@@ -155,7 +155,7 @@ void reaction_run(Cluster *cluster, Manager *manager, guint n, ReactionFlags fla
             measure_parts(out, &delivered, (const char *const *)keys, value);
     }
     bench_pause(TAIL_MS);
-    out->cpu_ms = ((double)(manager_cpu_ns(manager) - cpu) / 1e6 -
+    out->cpu_ms = ((double)(process_cpu_ns(manager) - cpu) / 1e6 -
                    out->idle_cpu_share * (double)(now_us() - start) / 1000) /
                   n;
     out->floor_ms = samples_median(out->delivery_ms) + 2 * samples_median(out->txn_ms);
@@ -199,7 +199,7 @@ static void report_cpu(const Cluster *cluster, const Reaction *reaction)
               reaction->idle_cpu_share * 1000);
 }
 
-void row_reaction(Cluster *cluster, Manager *manager, gboolean latency, gboolean cpu)
+void row_reaction(Cluster *cluster, Process *manager, gboolean latency, gboolean cpu)
 {
     Reaction reaction;
 

@@ -12,14 +12,14 @@ void row_memory(Cluster *cluster)
 {
     ClusterOptions nothing = {.label = "nothing"};
     Cluster *empty = cluster_new(&nothing);
-    Manager *manager = manager_ready(empty, "manager-of-none", NULL);
-    double n = cluster->o.snapshots, none = (double)manager_rss_bytes(manager), all;
+    Process *manager = manager_ready(empty, "manager-of-none", NULL);
+    double n = cluster->o.snapshots, none = (double)process_rss_bytes(manager), all;
 
-    manager_stop(manager);
+    process_stop(manager);
     cluster_free(empty);
     manager = manager_ready(cluster, "manager-of-all", NULL);
-    all = (double)manager_rss_bytes(manager);
-    manager_stop(manager);
+    all = (double)process_rss_bytes(manager);
+    process_stop(manager);
     table_add(bench.table, "e", all / n, "B", AT_MOST(300), "554",
               "resident for each of %u snapshots of 343 B, over all", cluster->o.snapshots);
     table_add(bench.table, "e", (all - none) / n, "B", NO_AIM, NULL,
@@ -28,11 +28,11 @@ void row_memory(Cluster *cluster)
 
 static double cold_start_s(const Cluster *cluster)
 {
-    Manager *manager = manager_start(cluster, "manager-cold", NULL);
+    Process *manager = manager_start(cluster, "manager-cold", NULL);
     gint64 took = manager_wait_ready(manager) - manager->started_us;
 
     manager_settle(manager);
-    manager_stop(manager);
+    process_stop(manager);
     return (double)took / G_USEC_PER_SEC;
 }
 

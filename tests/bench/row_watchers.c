@@ -25,7 +25,7 @@ static void add_all(Samples *to, const Samples *from)
     g_array_append_vals(to, from->data, from->len);
 }
 
-static void run_block(Cluster *cluster, Manager *manager, guint watchers, gboolean loaded,
+static void run_block(Cluster *cluster, Process *manager, guint watchers, gboolean loaded,
                       Blocks *blocks)
 {
     HttpLoad *load = loaded ? http_load_start(manager->port, watchers, WATCH_PATH,
@@ -74,7 +74,7 @@ void row_watchers(Cluster *cluster)
     Blocks blocks = {.with = samples_new(), .without = samples_new()};
     guint watchers = (guint)MIN(wanted, files - MIN(files, FILES_BESIDES));
     gboolean has_limit = manager_knows(LIMIT_FLAG);
-    Manager *manager;
+    Process *manager;
 
     if (!has_limit)
         bench_say("  leasehold manager has no %s: its default limit stands", LIMIT_FLAG);
@@ -86,7 +86,7 @@ void row_watchers(Cluster *cluster)
         run_block(cluster, manager, watchers, TRUE, &blocks);
     }
     report(&blocks, wanted);
-    manager_stop(manager);
+    process_stop(manager);
     g_array_unref(blocks.with);
     g_array_unref(blocks.without);
 }

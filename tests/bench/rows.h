@@ -13,7 +13,7 @@
 /* (a) etcd's own limit with the product's transactions; (b) how near to it a manager comes. @cluster has
  * replicas, none of them assigned, and its cache-assigner is paused. After (b) all are assigned, and the
  * manager that did it is returned, still running; NULL when only (a) was asked for. */
-Manager *row_converge(Cluster *cluster, gboolean with_manager);
+Process *row_converge(Cluster *cluster, gboolean with_manager);
 
 /* ---- row_reaction.c ---- */
 
@@ -31,10 +31,10 @@ typedef enum {
 } ReactionFlags;
 
 /* @n changes one after the other in a converged cluster. */
-void reaction_run(Cluster *cluster, Manager *manager, guint n, ReactionFlags flags, Reaction *out);
+void reaction_run(Cluster *cluster, Process *manager, guint n, ReactionFlags flags, Reaction *out);
 void reaction_clear(Reaction *reaction);
 /* (c) and the line of (d) for this cluster; either may be left out. */
-void row_reaction(Cluster *cluster, Manager *manager, gboolean latency, gboolean cpu);
+void row_reaction(Cluster *cluster, Process *manager, gboolean latency, gboolean cpu);
 /* Whether the lines of (d) so far are flat; once, after the last. */
 void row_reaction_flat(void);
 

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 typedef struct {
     char *row, *what, *unit, *reference;
@@ -135,6 +136,16 @@ static void print_cells(char *const *cells, const gsize *widths)
     }
     g_strchomp(text->str);
     puts(text->str);
+}
+
+static gint by_row(gconstpointer a, gconstpointer b)
+{
+    return strcmp((*(Line *const *)a)->row, (*(Line *const *)b)->row);
+}
+
+void table_sort(Table *table)
+{
+    g_ptr_array_sort(table->lines, by_row); /* stable */
 }
 
 void table_print(const Table *table)

@@ -28,6 +28,8 @@ void table_add(Table *table, const char *row, double value, const char *unit, Ai
                const char *reference, const char *what, ...) G_GNUC_PRINTF(7, 8);
 /* A row that could not be measured, and why. */
 void table_skip(Table *table, const char *row, const char *why, ...) G_GNUC_PRINTF(3, 4);
+/* By row; lines of one row stay in the order in which they were added. */
+void table_sort(Table *table);
 void table_print(const Table *table);
 /* An array of {row, what, value, unit, reference[, atLeast or atMost, met]} or {row, skipped}. */
 gboolean table_write_json(const Table *table, const char *path, GError **error);
