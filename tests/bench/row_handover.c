@@ -136,7 +136,7 @@ static gboolean publish_one(gpointer data)
     Handover *handover = data;
     g_autofree char *key = NULL;
     g_autofree char *value = NULL;
-    g_autofree char *name = cluster_next(handover->cluster, &key, &value);
+    G_GNUC_UNUSED g_autofree char *name = cluster_next(handover->cluster, &key, &value);
     LhTxnOp op = lh_txn_put(key, value, 0);
 
     handover->in_flight++;
