@@ -18,6 +18,8 @@ Bench bench;
 
 static GArray *children; /* GPid */
 static gboolean interrupted;
+static GDestroyNotify at_end;
+static gpointer at_end_data;
 
 static gboolean on_interrupt(gpointer data)
 {
@@ -73,6 +75,8 @@ static void end_all(void)
         waitpid(pid, NULL, 0);
     }
     g_clear_pointer(&children, g_array_unref);
+    if (at_end != NULL)
+        g_steal_pointer (&at_end)(at_end_data);
     g_clear_pointer(&bench.etcd, etcd_process_free);
     if (bench.dir != NULL)
         bench_remove(bench.dir);
@@ -119,6 +123,12 @@ void bench_say(const char *format, ...)
     text = g_strdup_vprintf(format, args);
     va_end(args);
     g_printerr("%s\n", text);
+}
+
+void bench_at_end(GDestroyNotify func, gpointer data)
+{
+    at_end = func;
+    at_end_data = data;
 }
 
 void bench_remember_child(GPid pid)

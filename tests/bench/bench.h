@@ -55,6 +55,9 @@ void bench_say(const char *format, ...) G_GNUC_PRINTF(1, 2);
 void bench_remember_child(GPid pid);
 void bench_forget_child(GPid pid);
 
+/* Called once at the end, however the run ends; NULL: nothing any more. There is room for one. */
+void bench_at_end(GDestroyNotify func, gpointer data);
+
 typedef gboolean (*Check)(gpointer data);
 /* Until @check is true; it is asked after each turn of the loop. Fails after @within_ms: the words say
  * what was waited for. */

@@ -14,8 +14,9 @@
 #include <unistd.h>
 
 #define KEPT       8
-#define OPENING    64 /* streams that wait for their answer at a time */
-#define OPEN_MS    20000
+#define OPENING    64   /* streams that wait for their answer at a time */
+#define OPEN_MS    3000 /* without any being answered: no more will be */
+#define SOURCES    8    /* addresses that streams come from */
 #define ANSWER_MAX (64 * 1024)
 #define ONE_GET_S  10
 #define EVENTS     256
@@ -43,10 +44,13 @@ struct HttpLoad {
 
 /* ---- sockets ---- */
 
-static int connect_to(guint16 port)
+/* From 127.0.0.@host: a server may limit what one address opens, and watchers come from many. */
+static int connect_to(guint16 port, guint host)
 {
     struct sockaddr_in address = {
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in from = {.sin_family = AF_INET,
+                               .sin_addr.s_addr = htonl((INADDR_LOOPBACK & ~0xffU) + host)};
     const struct timeval timeout = {.tv_sec = ONE_GET_S};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
@@ -54,7 +58,8 @@ static int connect_to(guint16 port)
         return -1;
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
-    if (connect(fd, (struct sockaddr *)&address, sizeof address) != 0) {
+    if (bind(fd, (struct sockaddr *)&from, sizeof from) != 0 ||
+        connect(fd, (struct sockaddr *)&address, sizeof address) != 0) {
         close(fd);
         return -1;
     }
@@ -84,7 +89,7 @@ int http_get(guint16 port, const char *path)
 {
     g_autofree char *request = request_text(port, path, "Connection: close\r\n");
     char answer[64] = "";
-    int fd = connect_to(port), status = 0;
+    int fd = connect_to(port, 1), status = 0;
 
     if (fd < 0)
         return 0;
@@ -111,7 +116,7 @@ static void connection_open(HttpLoad *load, Connection *connection)
 {
     struct epoll_event event = {.events = EPOLLIN, .data = {.ptr = connection}};
 
-    connection->fd = connect_to(load->port);
+    connection->fd = connect_to(load->port, 1 + load->started % SOURCES);
     if (connection->fd >= 0)
         epoll_ctl(load->epoll, EPOLL_CTL_ADD, connection->fd, &event);
 }

@@ -24,7 +24,7 @@ static const Sizes full = {
     .watchers = 10000,
     .requests_per_s = 200,
     .objects = 200,
-    .object_bytes = G_GINT64_CONSTANT(10) << 20,
+    .object_bytes = G_GINT64_CONSTANT(2000000000),
     .idle_ms = 10000,
     .settle_ms = 1000,
 };
@@ -44,7 +44,7 @@ static const Sizes quick = {
     .watchers = 1000,
     .requests_per_s = 200,
     .objects = 20,
-    .object_bytes = G_GINT64_CONSTANT(10) << 20,
+    .object_bytes = G_GINT64_CONSTANT(200000000),
     .idle_ms = 3000,
     .settle_ms = 1000,
 };
@@ -65,7 +65,7 @@ static const Sizes smoke = {
     .watchers = 20,
     .requests_per_s = 50,
     .objects = 3,
-    .object_bytes = 1 << 16,
+    .object_bytes = G_GINT64_CONSTANT(200000),
     .idle_ms = 200,
     .settle_ms = 100,
 };

@@ -2,14 +2,14 @@
  * (h) An agent's load from S3 against `curl --parallel` of the same objects to the same disk, in turns.
  *
  * The agent gets its order as it would from a manager (an assignment below its registration), and the row
- * ends when its item is live: everything is on the disk, checked and synced. curl gets the same signed
- * requests, as many at a time as it has by default, and the disk is synced before its clock stops too.
+ * ends when its item is live: everything is on the disk, and synced. curl makes the same signed requests, as
+ * many at a time as it does by default, and its files are synced before its clock stops.
  */
 #include "api/actual.h"
 #include "api/decided.h"
 #include "base/json.h"
 #include "rows.h"
-#include "s3_server.h"
+#include "tests/fakes/s3_process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,8 +26,8 @@
 #define AT_ONCE  "50" /* curl's own default */
 
 typedef struct {
-    S3Server *server;
-    char *credentials; /* curl's config: the secret is in no argument list */
+    S3Process *server;
+    char *netrc; /* file with the keys for curl, whose --user cannot tell a ':' in the access key */
     char *access_file, *secret_file;
 } S3;
 
@@ -54,25 +54,24 @@ static void run(const char *const *argv)
         bench_fail("%s: %s", argv[0], complaint != NULL ? complaint : "failed");
 }
 
-/* One operation of many transfers, all signed alike: curl reads it from a file that is removed. */
 static void run_curl(const S3 *s3, const GString *transfers)
 {
     g_autofree char *path = g_build_filename(bench.dir, "curl.config", NULL);
-    g_autofree char *config = g_strconcat(s3->credentials, transfers->str, NULL);
-    const char *const argv[] = {
-        "curl",           "--silent", "--show-error", "--fail", "--parallel",
-        "--parallel-max", AT_ONCE,    "--config",     path,     NULL};
+    const char *const argv[] = {"curl",         "--silent",    "--show-error",
+                                "--fail",       "--parallel",  "--parallel-max",
+                                AT_ONCE,        "--aws-sigv4", "aws:amz:" S3_PROCESS_REGION ":s3",
+                                "--netrc-file", s3->netrc,     "--config",
+                                path,           NULL};
 
-    write_private(path, config);
+    write_private(path, transfers->str);
     run(argv);
     g_unlink(path);
 }
 
-static void add_transfer(const S3 *s3, GString *transfers, const char *what, const char *file,
-                         const char *key)
+static void add_transfer(const S3 *s3, GString *transfers, const char *name, const char *file)
 {
-    g_string_append_printf(transfers, "url = \"%s/" BUCKET "/%s\"\n%s = \"%s\"\n",
-                           s3_server_endpoint(s3->server), key, what, file);
+    g_string_append_printf(transfers, "url = \"%s/" BUCKET "/" KEYS "%s\"\noutput = \"%s\"\n",
+                           s3_process_endpoint(s3->server), name, file);
 }
 
 static void name_object(guint i, char *out, gsize size)
@@ -84,23 +83,18 @@ static void name_object(guint i, char *out, gsize size)
 static void put_objects(const S3 *s3)
 {
     gsize bytes = (gsize)(bench.sizes.object_bytes / bench.sizes.objects);
-    g_autofree char *file = g_build_filename(bench.dir, "object", NULL);
-    g_autofree guint32 *data = g_malloc(bytes + sizeof(guint32));
-    g_autoptr(GString) transfers = g_string_new(NULL);
-    g_autoptr(GError) error = NULL;
+    gsize words = bytes / sizeof(guint32) + 1;
+    g_autofree guint32 *data = g_new(guint32, words);
 
-    for (gsize i = 0; i <= bytes / sizeof *data; i++)
+    for (gsize i = 0; i < words; i++)
         data[i] = g_random_int();
-    g_file_set_contents(file, (const char *)data, (gssize)bytes, &error);
-    bench_must(error, file);
+    s3_process_make_bucket(s3->server, BUCKET);
     for (guint i = 0; i < bench.sizes.objects; i++) {
         char name[32];
         name_object(i, name, sizeof name);
         g_autofree char *key = g_strconcat(KEYS, name, NULL);
-        add_transfer(s3, transfers, "upload-file", file, key);
+        s3_process_put(s3->server, BUCKET, key, data, bytes);
     }
-    run_curl(s3, transfers);
-    g_unlink(file);
 }
 
 /* What the agent does too before it calls an item live. */
@@ -124,9 +118,8 @@ static double curl_once(const S3 *s3)
     for (guint i = 0; i < bench.sizes.objects; i++) {
         char name[32];
         name_object(i, name, sizeof name);
-        g_autofree char *key = g_strconcat(KEYS, name, NULL);
         g_ptr_array_add(files, g_build_filename(dir, name, NULL));
-        add_transfer(s3, transfers, "output", files->pdata[i], key);
+        add_transfer(s3, transfers, name, files->pdata[i]);
     }
     start = now_us();
     run_curl(s3, transfers);
@@ -218,7 +211,7 @@ static double load_once(const Cluster *cluster, const S3 *s3, guint round, char 
                                  "--object-store-roots",
                                  "s3://" BUCKET "/",
                                  "--object-store-endpoint",
-                                 s3_server_endpoint(s3->server),
+                                 s3_process_endpoint(s3->server),
                                  "--object-store-access-key-file",
                                  s3->access_file,
                                  "--object-store-secret-key-file",
@@ -245,22 +238,24 @@ static double load_once(const Cluster *cluster, const S3 *s3, guint round, char 
 
 static void s3_begin(S3 *s3)
 {
-    const char *access = s3_server_access_key(s3->server);
-    const char *secret = s3_server_secret_key(s3->server);
+    const char *access = s3_process_access_key(s3->server);
+    const char *secret = s3_process_secret_key(s3->server);
+    g_autofree char *login = g_strdup_printf("machine 127.0.0.1 login %s password %s\n", access,
+                                             secret);
 
     s3->access_file = g_build_filename(bench.dir, "access-key", NULL);
     s3->secret_file = g_build_filename(bench.dir, "secret-key", NULL);
     write_private(s3->access_file, access);
     write_private(s3->secret_file, secret);
-    s3->credentials = g_strdup_printf("aws-sigv4 = \"aws:amz:us-east-1:s3\"\nuser = \"%s:%s\"\n"
-                                      "header = \"x-amz-content-sha256: UNSIGNED-PAYLOAD\"\n",
-                                      access, secret);
+    s3->netrc = g_build_filename(bench.dir, "netrc", NULL);
+    write_private(s3->netrc, login);
 }
 
 static void s3_end(S3 *s3)
 {
-    s3_server_free(s3->server);
-    g_free(s3->credentials);
+    bench_at_end(NULL, NULL);
+    s3_process_free(s3->server);
+    g_free(s3->netrc);
     g_free(s3->access_file);
     g_free(s3->secret_file);
 }
@@ -268,11 +263,7 @@ static void s3_end(S3 *s3)
 static void measure(const Cluster *cluster, const S3 *s3)
 {
     g_autoptr(GArray) curls = samples_new(), loads = samples_new();
-    g_autoptr(GString) bucket = g_string_new(NULL);
 
-    g_string_append_printf(bucket, "request = \"PUT\"\nurl = \"%s/" BUCKET "\"\n",
-                           s3_server_endpoint(s3->server));
-    run_curl(s3, bucket);
     put_objects(s3);
     for (guint round = 0; round < bench.sizes.start_rounds; round++) {
         g_autofree char *why = NULL;
@@ -293,17 +284,23 @@ static void measure(const Cluster *cluster, const S3 *s3)
               "the same as a multiple of curl --parallel (%.2f s)", samples_median(curls));
 }
 
+static void free_server(gpointer data)
+{
+    s3_process_free(data);
+}
+
 void row_s3(void)
 {
     ClusterOptions nothing = {.label = "s3"};
-    g_autofree char *why = NULL;
-    S3 s3 = {.server = s3_server_new(&why)};
+    g_autoptr(GError) error = NULL;
+    S3 s3 = {.server = s3_process_new(&error)};
     Cluster *cluster;
 
     if (s3.server == NULL) {
-        table_skip(bench.table, "h", "%s", why);
+        table_skip(bench.table, "h", "%s", error->message);
         return;
     }
+    bench_at_end(free_server, s3.server);
     cluster = cluster_new(&nothing);
     s3_begin(&s3);
     measure(cluster, &s3);
