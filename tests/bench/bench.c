@@ -83,10 +83,13 @@ static void end_all(void)
     g_clear_pointer(&bench.dir, g_free);
 }
 
-/* Without exit's handlers: the client's threads still run, and may be in the midst of anything. */
+/* With what has been measured so far. Without exit's handlers: the client's threads still run, and may be
+ * in the midst of anything. */
 G_NORETURN static void end_now(int code)
 {
     end_all();
+    table_sort(bench.table);
+    table_print(bench.table);
     fflush(NULL);
     _exit(code);
 }

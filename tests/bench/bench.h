@@ -41,8 +41,9 @@ extern Bench bench;
 
 /* Starts etcd and connects; registers what ends the program in an orderly way. */
 void bench_begin(const Sizes *sizes);
-/* Ends all that was started, and the program with code 0. */
+/* Ends all that was started, prints the table, and ends the program with code 0. */
 G_NORETURN void bench_finish(void);
+/* The same with one line on standard error, and code 1. */
 G_NORETURN void bench_fail(const char *format, ...) G_GNUC_PRINTF(1, 2);
 /* Ends like bench_fail when @error is set. */
 void bench_must(const GError *error, const char *what);

@@ -196,8 +196,6 @@ int main(int argc, char **argv)
     bench.log_level = log_level;
     bench_begin(want_smoke ? &smoke : want_quick ? &quick : &full);
     run(rows);
-    table_sort(bench.table);
-    table_print(bench.table);
     if (json_path != NULL && !table_write_json(bench.table, json_path, &error))
         bench_fail("%s: %s", json_path, error->message);
     bench_finish();

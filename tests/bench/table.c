@@ -153,6 +153,8 @@ void table_print(const Table *table)
     gsize widths[N_COLUMNS];
     g_autoptr(GPtrArray) rows = g_ptr_array_new_with_free_func((GDestroyNotify)g_strfreev);
 
+    if (table->lines->len == 0)
+        return;
     g_ptr_array_add(rows, g_new0(char *, N_COLUMNS + 1));
     for (guint i = 0; i < N_COLUMNS; i++)
         ((char **)rows->pdata[0])[i] = g_strdup(headings[i]);
