@@ -54,13 +54,12 @@ static Identity identity_of(const Cluster *cluster, guint i)
 
 static char *uri_of(const Identity *id)
 {
-    /* svc-00-20260131-1205-0012 */
-    const char *day = id->name + 7, *hour = id->name + 16;
+    const char *day = id->name + strlen("svc-00-"), *hour = day + strlen("20260131-");
 
-    return g_strdup_printf(
-        "s3://search-snapshot-indexes-production-eu-central-1/search/snapshots/v3.1/svc-%02u/"
-        "year=%.4s/month=%.2s/day=%.2s/hour=%.2s/minute=%.2s/%s/build-%016" G_GINT64_MODIFIER "x/",
-        id->service, day, day + 4, day + 6, hour, hour + 2, id->name, id->number);
+    return g_strdup_printf("s3://leasehold-snapshot-production-eu-central-1/"
+                           "search-platform.lucene-9.full-index.sealed-segments/"
+                           "svc-%02u/%.4s/%.2s/%.2s/%.4s/partition-%04u/%s/",
+                           id->service, day, day + 4, day + 6, hour, id->partition, id->name);
 }
 
 static gint64 size_of(const Identity *id)
@@ -77,7 +76,7 @@ void cluster_snapshot(const Cluster *cluster, guint i, char **key, char **value)
 
     *key = g_strconcat("published/snapshots/", id.name, NULL);
     *value = g_strdup_printf(
-        "{\"service\":\"svc-%02u\",\"partition\":\"%04u\",\"startTime\":\"%s\","
+        "{\"service\":\"svc-%02u\",\"partition\":\"partition-%04u\",\"startTime\":\"%s\","
         "\"endTime\":\"%s\",\"maxOffset\":%u,\"sizeBytes\":%" G_GINT64_FORMAT ",\"uri\":\"%s\"}",
         id.service, id.partition, start, end, 100000000 + (guint)(id.number % 800000000),
         size_of(&id), uri);
