@@ -56,7 +56,7 @@ static char *uri_of(const Identity *id)
 {
     const char *day = id->name + strlen("svc-00-"), *hour = day + strlen("20260131-");
 
-    return g_strdup_printf("s3://leasehold-snapshot-production-eu-central-1/"
+    return g_strdup_printf("s3://leasehold-snapshots-production-eu-central-1/"
                            "search-platform.lucene-9.full-index.sealed-segments/"
                            "svc-%02u/%.4s/%.2s/%.2s/%.4s/partition-%04u/%s/",
                            id->service, day, day + 4, day + 6, hour, id->partition, id->name);
