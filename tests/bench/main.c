@@ -129,7 +129,8 @@ static void main_cluster(const char *rows)
     cluster_free(cluster);
 }
 
-/* Row d in a cluster of another size. A node may have 1,000 loads that it has not answered. */
+/* Row d in a cluster of another size, and a line of e. A node may have 1,000 loads that it has not
+ * answered. */
 static void other_cluster(const char *label, guint replicas)
 {
     ClusterOptions o = {
@@ -142,6 +143,7 @@ static void other_cluster(const char *label, guint replicas)
     Cluster *cluster = cluster_new(&o);
     Process *manager = manager_ready(cluster, "manager", NULL);
 
+    row_memory_placed(cluster, manager);
     row_reaction(cluster, manager, FALSE, TRUE);
     process_stop(manager);
     cluster_free(cluster);

@@ -26,6 +26,14 @@ void row_memory(Cluster *cluster)
               "the same without the %.1f MiB of a manager of none", none / (1 << 20));
 }
 
+void row_memory_placed(const Cluster *cluster, const Process *manager)
+{
+    table_add(bench.table, "e", (double)process_rss_bytes(manager) / cluster->o.snapshots, "B",
+              NO_AIM, NULL,
+              "resident for each of %u snapshots with a replica and an assignment, over all",
+              cluster->o.snapshots);
+}
+
 static double cold_start_s(const Cluster *cluster)
 {
     Process *manager = manager_start(cluster, "manager-cold", NULL);

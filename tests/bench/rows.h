@@ -53,6 +53,8 @@ void row_handover(Cluster *cluster);
 /* (e), (f): @cluster has snapshots alone. */
 void row_memory(Cluster *cluster);
 void row_start(Cluster *cluster);
+/* (e) where each snapshot has a replica and an assignment; @manager is at rest. */
+void row_memory_placed(const Cluster *cluster, const Process *manager);
 
 /* ---- row_s3.c ---- */
 
