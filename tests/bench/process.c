@@ -14,7 +14,7 @@
 
 #define READY_EVERY_MS 5
 #define READY_MS       (10 * 60 * 1000)
-#define END_MS         30000
+#define END_MS         120000
 #define SETTLE_TIMES   4                 /* in a row */
 #define SETTLE_NS      (5 * 1000 * 1000) /* in each of them, at most */
 #define SETTLE_MS      (5 * 60 * 1000)
