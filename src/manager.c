@@ -81,8 +81,6 @@ static gboolean start_server(Manager *manager, GError **error)
     if (!lh_http_options_read(manager->config, &options, error))
         return FALSE;
     manager->server = lh_http_server_new(manager->env, NULL, &options, error);
-    if (manager->server == NULL)
-        g_prefix_error(error, "%s: ", lh_config_source(manager->config, "listen"));
     return manager->server != NULL;
 }
 

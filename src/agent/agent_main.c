@@ -206,10 +206,8 @@ static gboolean start_server(Program *p, GError **error)
     if (!lh_http_options_read(p->config, &options, error))
         return FALSE;
     p->server = lh_http_server_new(p->env, NULL, &options, error);
-    if (p->server == NULL) {
-        g_prefix_error(error, "%s: ", lh_config_source(p->config, "listen"));
+    if (p->server == NULL)
         return FALSE;
-    }
     p->http.metrics = p->metrics;
     lh_agent_http_routes(p->server, &p->http);
     return find_url(p, error);
