@@ -71,8 +71,8 @@ static void bad_usage(void **state)
     refused(2, FINE "--etcd-cert x", "--etcd-cert: is not supported");
     refused(2, FINE "--on-load \"'\"", "--on-load: ");
     refused(2, FINE "--on-evict ''", "--on-evict: ");
-    refused(2, FINE "--listen 0.0.0.0:0", "--listen: ");
-    refused(2, FINE "--listen nonsense", "--listen: ");
+    refused(2, FINE "--listen 0.0.0.0:0", "listen ");
+    refused(2, FINE "--listen nonsense", "listen ");
     refused(2, FINE "--advertise-url ftp://x", "--advertise-url: must be");
     refused(2, FINE "--object-store-roots /srv",
             "--object-store-roots: /srv: must be file:///dir/ or s3://bucket/key/");
