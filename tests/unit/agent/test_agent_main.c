@@ -68,7 +68,7 @@ static void bad_usage(void **state)
     refused(2, FINE "--etcd-endpoints :::", "--etcd-endpoints: ");
     refused(2, FINE "--log-level loud", "--log-level: ");
     refused(2, FINE "--exec x", "--exec: is not supported");
-    refused(2, FINE "--etcd-cert x", "--etcd-cert: is not supported");
+    refused(2, FINE "--etcd-cert x", "--etcd-cert: needs etcd.key too");
     refused(2, FINE "--on-load \"'\"", "--on-load: ");
     refused(2, FINE "--on-evict ''", "--on-evict: ");
     refused(2, FINE "--listen 0.0.0.0:0", "listen ");

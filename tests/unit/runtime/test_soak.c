@@ -62,7 +62,7 @@ static void whatever_happens_nothing_is_doubled(void **state)
                                   .stream_closed = 300};
     guint64 late = 0, rewrites = 0, committed = 0;
 
-    for (guint64 seed = 1000; seed < 1016; seed++) {
+    for (guint64 seed = 1000; seed < 1024; seed++) {
         Lab *lab = lab_new(seed);
         guint n = 0;
         script.plan = place_once;
