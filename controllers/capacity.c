@@ -43,28 +43,20 @@ gboolean lh_capacity_node(const LhFleet *fleet, const LhFleetHost *host, const L
     return TRUE;
 }
 
-static gint by_host(gconstpointer a, gconstpointer b)
-{
-    return strcmp((*(LhFleetHost *const *)a)->name, (*(LhFleetHost *const *)b)->name);
-}
-
 LhPlacement *lh_capacity_placement(const LhFleet *fleet)
 {
     const LhSettings *settings = lh_fleet_settings(fleet, "cache-assigner");
     LhPlacement *placement = lh_placement_new(
         settings->strategy == LH_STRATEGY_PACK ? LH_PLACE_PACK : LH_PLACE_SPREAD,
         settings->restore_reserve_percent);
-    g_autoptr(GPtrArray) hosts = g_ptr_array_new();
     GHashTableIter iter;
     gpointer host;
     LhPlaceNode node;
 
+    /* In any order: between nodes that are equal in all else their ids decide. */
     g_hash_table_iter_init(&iter, fleet->hosts);
     while (g_hash_table_iter_next(&iter, NULL, &host))
-        g_ptr_array_add(hosts, host);
-    g_ptr_array_sort(hosts, by_host);
-    for (guint i = 0; i < hosts->len; i++)
-        if (lh_capacity_node(fleet, g_ptr_array_index(hosts, i), settings, &node))
+        if (lh_capacity_node(fleet, host, settings, &node))
             lh_placement_add(placement, &node);
     return placement;
 }
