@@ -27,6 +27,7 @@ typedef struct {
     GHashTable *scattered;  /* set -> Scattered */
     GPtrArray *hosts, *zones, *warm; /* of the item that is being placed */
     gint64 evict_grace_ms;
+    gboolean left; /* something that may be placed was not */
 } Round;
 
 /* What no single node has room for. */
@@ -203,6 +204,7 @@ static gboolean move_back(Round *round, const LhFleetAssignment *assignment)
     node = lh_fleet_host_newest(host);
     if (lh_placement_give_up(placement(round), set, node->id, assignment->bytes,
                              assignment->restored)) {
+        round->left = TRUE; /* what is given up here makes room that is not counted as free */
         drop_lost(round, assignment, "node-lost", "its node came back with less room");
         return TRUE;
     }
@@ -436,6 +438,7 @@ static void place(Round *round, const LhFleetReplica *replica)
     answer = lh_placement_place(placement(round), &item);
     if (answer.node_id == NULL) {
         note_waiting(round, replica, answer.rule);
+        round->left = TRUE;
         return;
     }
     node = g_hash_table_lookup(round->fleet->nodes, answer.node_id);
@@ -480,7 +483,9 @@ static void place_waiting(Round *round)
             continue; /* plan_due deletes it */
         if (full(round))
             return;
-        if (!held_back(round, replica))
+        if (held_back(round, replica))
+            round->left = TRUE;
+        else
             place(round, replica);
     }
 }
@@ -489,10 +494,9 @@ static void place_waiting(Round *round)
 
 static void plan_capacity(Round *round)
 {
-    /* Nothing is missing where nothing waits. */
-    g_autoptr(GArray) rows = g_tree_nnodes(round->fleet->waiting) == 0
-                                 ? g_array_new(FALSE, FALSE, sizeof(LhSetCapacity))
-                                 : lh_capacity_rows(round->fleet, round->context->now_ms);
+    /* Nothing is missing where all found room. */
+    g_autoptr(GArray) rows = round->left ? lh_capacity_rows(round->fleet, round->context->now_ms)
+                                         : g_array_new(FALSE, FALSE, sizeof(LhSetCapacity));
     g_autoptr(GString) message = g_string_new(NULL);
     const LhObject *present = lh_fleet_status(round->fleet, "settings", "cache-assigner",
                                               "cache-assigner");

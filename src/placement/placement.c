@@ -49,18 +49,28 @@ void lh_placement_free(LhPlacement *placement)
     g_free(placement);
 }
 
-void lh_placement_add(LhPlacement *placement, const LhPlaceNode *node)
+void lh_placement_add_all(LhPlacement *placement, const char *set_name, const LhPlaceNode *nodes,
+                          guint n, gint64 slots)
 {
-    Set *set = g_hash_table_lookup(placement->sets, node->set);
+    Set *set = g_hash_table_lookup(placement->sets, set_name);
 
     if (set == NULL) {
         set = g_new0(Set, 1);
-        set->nodes = g_array_new(FALSE, FALSE, sizeof(LhPlaceNode));
-        g_hash_table_insert(placement->sets, g_strdup(node->set), set);
+        set->nodes = g_array_sized_new(FALSE, FALSE, sizeof(LhPlaceNode), n);
+        g_hash_table_insert(placement->sets, g_strdup(set_name), set);
     }
     g_clear_pointer(&set->index, lh_place_index_free);
-    g_array_append_vals(set->nodes, node, 1);
-    set->slots += MAX(0, node->load_slots);
+    g_array_append_vals(set->nodes, nodes, n);
+    for (guint i = set->nodes->len - n; i < set->nodes->len; i++) {
+        LhPlaceNode *node = &g_array_index(set->nodes, LhPlaceNode, i);
+        node->load_slots += slots;
+        set->slots += MAX(0, node->load_slots);
+    }
+}
+
+void lh_placement_add(LhPlacement *placement, const LhPlaceNode *node)
+{
+    lh_placement_add_all(placement, node->set, node, 1, 0);
 }
 
 gboolean lh_placement_slots(const LhPlacement *placement, const char *set_name)

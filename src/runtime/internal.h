@@ -27,7 +27,8 @@ struct Runner {
     LhRuntime *runtime;
     const LhController *controller;
     gpointer index;
-    char *labels; /* controller="…" */
+    char *labels;                     /* controller="…" */
+    char *ok_labels, *nothing_labels; /* controller="…",result="…" */
 
     /* election.c */
     char *leader_key;           /* whole key under the present lease; NULL without one */

@@ -181,6 +181,9 @@ LhRuntime *lh_runtime_new(LhEnv *env, LhEtcd *etcd, LhMirror *mirror, LhMetrics 
         runner->controller = controllers[i];
         runner->index = index_of(runtime, controllers[i]->index);
         runner->labels = lh_labels("controller", controllers[i]->name, NULL);
+        runner->ok_labels = lh_labels("controller", controllers[i]->name, "result", "ok", NULL);
+        runner->nothing_labels = lh_labels("controller", controllers[i]->name, "result", "nothing",
+                                           NULL);
         runner->events = g_ptr_array_new();
         runner->pack = G_MAXUINT;
         lh_gauge_set(metrics, "leader", runner->labels, 0);
@@ -210,6 +213,8 @@ void lh_runtime_free(LhRuntime *runtime)
         lh_election_clear(runner);
         g_ptr_array_unref(runner->events);
         g_free(runner->labels);
+        g_free(runner->ok_labels);
+        g_free(runner->nothing_labels);
     }
     lh_recorder_free(runtime->recorder);
     lh_lease_free(runtime->lease);
