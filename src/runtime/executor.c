@@ -12,7 +12,9 @@
 #define FENCE_COMPARES 2
 #define MAX_BYTES      (1024 * 1024)
 #define THROTTLE_MS    1000
-#define MAX_THROTTLED  4096 /* remembered before old ones are forgotten */
+#define EARLY_GROUPS \
+    2048 /* of a plan that is still being made: enough to fill what may be in flight */
+#define MAX_THROTTLED 4096 /* remembered before old ones are forgotten */
 
 /* What a transaction in the making compares and writes, by key: open addressing, as keys come and go
  * with each transaction. */
@@ -20,22 +22,25 @@
 
 typedef struct {
     const char *key; /* under the prefix; the plan's */
+    guint round;     /* of another round: free */
     guint hash;
     guint compare; /* index */
     gboolean written;
 } Entry;
 
-/* The transaction in the making. Its memory is used again for the next one. */
-typedef struct {
+/* The transaction in the making. One for the whole runtime, as it is sent in the call that packs it. */
+struct LhBatch {
     GArray *compares; /* LhCompare; fence first */
     GArray *ops;      /* LhTxnOp */
     GArray *groups;   /* guint: indexes into the plan */
     GStringChunk *keys;
     GString *whole; /* a key with the prefix, while it is made */
     gsize prefix_len;
-    Entry table[TABLE_SIZE]; /* key NULL: free */
+    Entry table[TABLE_SIZE];
+    guint round;
     gsize bytes;
-} Batch;
+};
+typedef struct LhBatch Batch;
 
 /* One in flight. */
 typedef struct {
@@ -48,8 +53,7 @@ typedef struct {
 struct LhExecution {
     Runner *runner;
     LhPlan *plan;
-    Batch *batch;
-    guint *order;    /* the plan's groups, as they are sent */
+    GArray *order;   /* guint: the plan's groups, as they are sent */
     guint next;      /* in order: first that is not sent */
     GPtrArray *txns; /* Txn in flight */
     LhRoundResult result;
@@ -65,7 +69,7 @@ static void txn_free(gpointer data)
     g_free(txn);
 }
 
-static Batch *batch_new(const char *prefix)
+LhBatch *lh_batch_new(const char *prefix)
 {
     Batch *batch = g_new0(Batch, 1);
 
@@ -77,7 +81,7 @@ static Batch *batch_new(const char *prefix)
     return batch;
 }
 
-static void batch_free(Batch *batch)
+void lh_batch_free(LhBatch *batch)
 {
     g_array_unref(batch->compares);
     g_array_unref(batch->ops);
@@ -92,7 +96,7 @@ static void batch_start(Batch *batch)
     g_array_set_size(batch->compares, FENCE_COMPARES); /* filled when it is sent */
     g_array_set_size(batch->ops, 0);
     g_string_chunk_clear(batch->keys);
-    memset(batch->table, 0, sizeof batch->table);
+    batch->round++;
     batch->groups = g_array_new(FALSE, FALSE, sizeof(guint));
     batch->bytes = 0;
 }
@@ -103,8 +107,7 @@ void lh_execution_free(LhExecution *execution)
         return;
     lh_timer_clear(execution->runner->runtime->env, &execution->done_timer);
     g_ptr_array_unref(execution->txns);
-    batch_free(execution->batch);
-    g_free(execution->order);
+    g_array_unref(execution->order);
     lh_plan_free(execution->plan);
     g_clear_error(&execution->result.error);
     g_free(execution);
@@ -155,12 +158,17 @@ static Compare compare_at(const LhPlan *plan, const LhGroup *group, guint i)
     return compare;
 }
 
+static gboolean is_free(const Batch *batch, const Entry *entry)
+{
+    return entry->round != batch->round;
+}
+
 /* Its entry, or the free one where it belongs. */
 static Entry *find_entry(Batch *batch, const char *key, guint hash)
 {
     guint at = hash % TABLE_SIZE;
 
-    while (batch->table[at].key != NULL &&
+    while (!is_free(batch, &batch->table[at]) &&
            (batch->table[at].hash != hash || strcmp(batch->table[at].key, key) != 0))
         at = (at + 1) % TABLE_SIZE;
     return &batch->table[at];
@@ -192,7 +200,7 @@ static int fits(Batch *batch, const LhPlan *plan, const LhGroup *group)
         const Entry *there = find_entry(batch, compare.key, compare.hash);
         if (compare.none_below && writes_below(batch, compare.key))
             return -1;
-        if (there->key == NULL)
+        if (is_free(batch, there))
             fresh++;
         else if (there->written ||
                  !same_compare(&g_array_index(batch->compares, LhCompare, there->compare),
@@ -211,7 +219,10 @@ static void add_compare(Batch *batch, Entry *entry, const Compare *compare)
         whole.range_end = g_string_chunk_insert(batch->keys, end);
         whole.target = LH_CMP_CREATE;
     }
-    *entry = (Entry){.key = compare->key, .hash = compare->hash, .compare = batch->compares->len};
+    *entry = (Entry){.key = compare->key,
+                     .round = batch->round,
+                     .hash = compare->hash,
+                     .compare = batch->compares->len};
     g_array_append_val(batch->compares, whole);
 }
 
@@ -235,7 +246,7 @@ static void add_group(Batch *batch, const LhPlan *plan, guint number)
     for (guint i = 0; i < n_compares(group); i++) {
         Compare compare = compare_at(plan, group, i);
         Entry *entry = find_entry(batch, compare.key, compare.hash);
-        if (entry->key == NULL)
+        if (is_free(batch, entry))
             add_compare(batch, entry, &compare);
         if (i >= group->n_ops)
             continue;
@@ -272,16 +283,17 @@ static const char *shared_key(const LhPlan *plan, const LhGroup *group)
     return group->n_reliances == 0 ? "" : g_array_index(plan->reliances, LhReliance, last).key;
 }
 
-/* The plan's order, but groups that share what they rely on follow the first of them. */
-static guint *order_of(const LhPlan *plan)
+/* Orders the groups that the plan has got since: as they came, but those that share what they rely on
+ * follow the first of them. */
+static void order_more(LhExecution *execution)
 {
+    const LhPlan *plan = execution->plan;
     g_autoptr(GHashTable) heaps = g_hash_table_new(g_str_hash, g_str_equal);
-    guint n = lh_plan_groups(plan), n_heaps = 0, sum = 0;
+    guint first = execution->order->len, n = lh_plan_groups(plan) - first, n_heaps = 0, sum = first;
     g_autofree guint *heap_of = g_new(guint, n + 1), *start = g_new0(guint, n + 1);
-    guint *order = g_new(guint, n + 1);
 
     for (guint i = 0; i < n; i++) {
-        const char *key = shared_key(plan, lh_plan_group(plan, i));
+        const char *key = shared_key(plan, lh_plan_group(plan, first + i));
         guint heap = GPOINTER_TO_UINT(g_hash_table_lookup(heaps, key));
         if (heap == 0) {
             heap = ++n_heaps;
@@ -295,20 +307,20 @@ static guint *order_of(const LhPlan *plan)
         start[heap] = sum;
         sum += size;
     }
+    g_array_set_size(execution->order, first + n);
     for (guint i = 0; i < n; i++)
-        order[start[heap_of[i]]++] = i;
-    return order;
+        g_array_index(execution->order, guint, start[heap_of[i]]++) = first + i;
 }
 
 /* Fills the batch with the next groups; false when there are none. */
 static gboolean pack(LhExecution *execution)
 {
     const LhPlan *plan = execution->plan;
-    Batch *batch = execution->batch;
+    Batch *batch = execution->runner->runtime->batch;
 
     batch_start(batch);
-    for (; execution->next < lh_plan_groups(plan); execution->next++) {
-        guint number = execution->order[execution->next];
+    for (; execution->next < execution->order->len; execution->next++) {
+        guint number = g_array_index(execution->order, guint, execution->next);
         const LhGroup *group = lh_plan_group(plan, number);
         gsize bytes;
         int fresh;
@@ -343,7 +355,7 @@ static void finish(gpointer data)
 
     execution->done_timer = NULL;
     execution->result.error = NULL;
-    result.unsent = execution->next < lh_plan_groups(execution->plan);
+    result.unsent = execution->next < execution->order->len;
     runner->execution = NULL;
     if (execution->plan->wake_ms != 0 &&
         (runner->wake_wall_ms == 0 || execution->plan->wake_ms < runner->wake_wall_ms))
@@ -453,7 +465,7 @@ static void on_txn(const LhTxnReply *reply, const GError *error, gpointer data)
 static void send_batch(LhExecution *execution)
 {
     Runner *runner = execution->runner;
-    Batch *batch = execution->batch;
+    Batch *batch = runner->runtime->batch;
     LhTxnOp leader = lh_txn_range(runner->leader_key);
     LhTxnRequest request;
     Txn *txn = g_new0(Txn, 1);
@@ -493,18 +505,36 @@ static void send_more(LhExecution *execution)
         send_batch(execution);
 }
 
-LhExecution *lh_execution_start(Runner *runner, LhPlan *plan)
+static void on_group(gpointer data)
+{
+    LhExecution *execution = data;
+
+    if (execution->order->len > 0 || lh_plan_groups(execution->plan) < EARLY_GROUPS)
+        return;
+    order_more(execution);
+    send_more(execution);
+}
+
+LhExecution *lh_execution_new(Runner *runner, LhPlan *plan)
 {
     LhExecution *execution = g_new0(LhExecution, 1);
-    LhRuntime *runtime = runner->runtime;
 
     execution->runner = runner;
     execution->plan = plan;
-    execution->batch = batch_new(lh_mirror_prefix(runtime->mirror));
-    execution->order = order_of(plan);
+    execution->order = g_array_new(FALSE, FALSE, sizeof(guint));
     execution->txns = g_ptr_array_new_with_free_func(txn_free);
+    plan->ended = on_group;
+    plan->ended_data = execution;
+    return execution;
+}
+
+void lh_execution_start(LhExecution *execution)
+{
+    LhEnv *env = execution->runner->runtime->env;
+
+    execution->plan->ended = NULL;
+    order_more(execution);
     send_more(execution);
     if (execution->txns->len == 0)
-        execution->done_timer = lh_timer_in(runtime->env, 0, finish, execution);
-    return execution;
+        execution->done_timer = lh_timer_in(env, 0, finish, execution);
 }

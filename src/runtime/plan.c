@@ -193,6 +193,8 @@ void lh_plan_end(LhPlan *plan)
         g_array_set_size(plan->reliances, group->first_reliance);
         g_array_set_size(plan->events, group->first_event);
         g_array_set_size(plan->groups, plan->groups->len - 1);
+    } else if (plan->ended != NULL) {
+        plan->ended(plan->ended_data);
     }
 }
 

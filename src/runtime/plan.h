@@ -71,6 +71,9 @@ typedef struct {
     gboolean more;  /* the budget ended before the work did: plan again after this one */
     gboolean explain; /* record notes */
     gboolean open;    /* between begin and end */
+    /* Of the runtime: called after each group that was ended, so that etcd need not wait for the last. */
+    void (*ended)(gpointer data);
+    gpointer ended_data;
 } LhPlan;
 
 LhPlan *lh_plan_new(gboolean explain);

@@ -125,6 +125,7 @@ static void run_round(Runner *runner)
     LhRuntime *runtime = runner->runtime;
     LhPlanContext context = lh_runner_context(runner);
     LhPlan *plan = lh_plan_new(FALSE);
+    LhExecution *execution = lh_execution_new(runner, plan);
     g_autofree char *why = NULL;
     gint64 before = lh_mono_ms(runtime->env);
 
@@ -140,7 +141,7 @@ static void run_round(Runner *runner)
         why = trigger_text(runner);
     clear_triggers(runner);
     if (lh_plan_groups(plan) == 0) {
-        lh_plan_free(plan);
+        lh_execution_free(execution);
         runner->round_event_ms = 0;
         round_succeeded(runner, runner->nothing_labels);
         /* In a turn of its own, also when it says that there is more: the lease needs the loop. */
@@ -155,7 +156,8 @@ static void run_round(Runner *runner)
            lh_fmt("%u", lh_plan_groups(plan)), "revision",
            lh_fmt("%" G_GINT64_FORMAT, context.revision), "because", why, NULL);
     enter(runner, LH_ROUND_EXECUTING);
-    runner->execution = lh_execution_start(runner, plan);
+    runner->execution = execution;
+    lh_execution_start(execution);
 }
 
 static gint64 debounce_until(const Runner *runner)

@@ -168,10 +168,11 @@ LhRuntime *lh_runtime_new(LhEnv *env, LhEtcd *etcd, LhMirror *mirror, LhMetrics 
     if (runtime->options.max_groups == 0)
         runtime->options.max_groups = 20000;
     if (runtime->options.max_in_flight == 0)
-        runtime->options.max_in_flight = 64;
+        runtime->options.max_in_flight = 32;
     runtime->indexes = g_array_new(FALSE, FALSE, sizeof(LhIndexSlot));
     runtime->throttled = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     runtime->recorder = lh_recorder_new(runtime);
+    runtime->batch = lh_batch_new(lh_mirror_prefix(mirror));
     while (controllers[runtime->n_runners] != NULL)
         runtime->n_runners++;
     runtime->runners = g_new0(Runner, runtime->n_runners);
@@ -217,6 +218,7 @@ void lh_runtime_free(LhRuntime *runtime)
         g_free(runner->nothing_labels);
     }
     lh_recorder_free(runtime->recorder);
+    lh_batch_free(runtime->batch);
     lh_lease_free(runtime->lease);
     for (guint i = 0; i < runtime->indexes->len; i++) {
         LhIndexSlot *slot = &g_array_index(runtime->indexes, LhIndexSlot, i);
