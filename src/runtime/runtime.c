@@ -166,7 +166,7 @@ LhRuntime *lh_runtime_new(LhEnv *env, LhEtcd *etcd, LhMirror *mirror, LhMetrics 
     runtime->version = g_strdup(options->version);
     runtime->started_ms = lh_wall_ms(env);
     if (runtime->options.max_groups == 0)
-        runtime->options.max_groups = 20000;
+        runtime->options.max_groups = 50000;
     if (runtime->options.max_in_flight == 0)
         runtime->options.max_in_flight = 32;
     runtime->indexes = g_array_new(FALSE, FALSE, sizeof(LhIndexSlot));
