@@ -25,6 +25,9 @@ typedef struct {
     LhPlacement *placement; /* made when first needed */
     GHashTable *placed;     /* LhFleetSnapshot -> GPtrArray of LhFleetNode placed by this plan */
     GHashTable *scattered;  /* set -> Scattered */
+    GPtrArray *hosts, *zones, *warm; /* of the item that is being placed */
+    gint64 evict_grace_ms;
+    gboolean left; /* something that may be placed was not */
 } Round;
 
 /* What no single node has room for. */
@@ -64,7 +67,7 @@ static void load(Round *round, const LhFleetReplica *replica, const LhFleetNode 
         .uri = snapshot->uri,
         .size_bytes = snapshot->size_bytes,
         .set = replica->set,
-        .evict_grace_ms = lh_fleet_settings(round->fleet, "cache-evictor")->evict_grace_ms,
+        .evict_grace_ms = round->evict_grace_ms,
     };
 
     lh_plan_put(round->plan, LH_KIND_ASSIGNMENT, name, &assignment, 0, rule, "%s", reason);
@@ -201,6 +204,7 @@ static gboolean move_back(Round *round, const LhFleetAssignment *assignment)
     node = lh_fleet_host_newest(host);
     if (lh_placement_give_up(placement(round), set, node->id, assignment->bytes,
                              assignment->restored)) {
+        round->left = TRUE; /* what is given up here makes room that is not counted as free */
         drop_lost(round, assignment, "node-lost", "its node came back with less room");
         return TRUE;
     }
@@ -341,24 +345,27 @@ static void add_holder(const LhFleetNode *node, const char *set, GPtrArray *host
 }
 
 /* Hosts and zones that hold another replica of the same snapshot, this plan's own placements included. */
-static void find_holders(Round *round, const LhFleetReplica *replica, GPtrArray *hosts,
-                         GPtrArray *zones)
+static void find_holders(Round *round, const LhFleetReplica *replica)
 {
     const LhFleetSnapshot *snapshot = replica->snapshot;
-    const GPtrArray *placed = g_hash_table_lookup(round->placed, snapshot);
+    const GPtrArray *placed = snapshot->replicas->len < 2
+                                  ? NULL
+                                  : g_hash_table_lookup(round->placed, snapshot);
 
+    g_ptr_array_set_size(round->hosts, 0);
+    g_ptr_array_set_size(round->zones, 0);
     for (guint i = 0; i < snapshot->replicas->len; i++) {
         const LhFleetReplica *other = g_ptr_array_index(snapshot->replicas, i);
         for (guint a = 0; other->assignments != NULL && a < other->assignments->len; a++) {
             const LhFleetAssignment *assignment = g_ptr_array_index(other->assignments, a);
             if (assignment->object != NULL)
-                add_holder(assignment->node, replica->set, hosts, zones);
+                add_holder(assignment->node, replica->set, round->hosts, round->zones);
         }
     }
     for (guint i = 0; placed != NULL && i < placed->len; i++)
-        add_holder(g_ptr_array_index(placed, i), replica->set, hosts, zones);
-    g_ptr_array_add(hosts, NULL);
-    g_ptr_array_add(zones, NULL);
+        add_holder(g_ptr_array_index(placed, i), replica->set, round->hosts, round->zones);
+    g_ptr_array_add(round->hosts, NULL);
+    g_ptr_array_add(round->zones, NULL);
 }
 
 static void remember_placed(Round *round, const LhFleetReplica *replica, const LhFleetNode *node)
@@ -375,13 +382,16 @@ static void remember_placed(Round *round, const LhFleetReplica *replica, const L
     g_ptr_array_add(placed, (gpointer)node);
 }
 
-static void warm_ids(const LhFleet *fleet, const LhFleetReplica *replica, GPtrArray *out)
+static void find_warm(Round *round, const LhFleetReplica *replica)
 {
-    const GPtrArray *nodes = g_hash_table_lookup(fleet->warm, replica->snapshot->name);
+    const GPtrArray *nodes = g_hash_table_size(round->fleet->warm) == 0
+                                 ? NULL
+                                 : g_hash_table_lookup(round->fleet->warm, replica->snapshot->name);
 
+    g_ptr_array_set_size(round->warm, 0);
     for (guint i = 0; nodes != NULL && i < nodes->len; i++)
-        g_ptr_array_add(out, ((LhFleetNode *)g_ptr_array_index(nodes, i))->id);
-    g_ptr_array_add(out, NULL);
+        g_ptr_array_add(round->warm, ((LhFleetNode *)g_ptr_array_index(nodes, i))->id);
+    g_ptr_array_add(round->warm, NULL);
 }
 
 static void note_waiting(Round *round, const LhFleetReplica *replica, LhPlaceRule rule)
@@ -411,8 +421,6 @@ static void note_waiting(Round *round, const LhFleetReplica *replica, LhPlaceRul
 static void place(Round *round, const LhFleetReplica *replica)
 {
     const LhRetry *retry = (const LhRetry *)replica->retry;
-    g_autoptr(GPtrArray) hosts = g_ptr_array_new(), zones = g_ptr_array_new(),
-                         warm = g_ptr_array_new();
     LhPlaceItem item = {
         .set = replica->set,
         .size_bytes = lh_fleet_replica_bytes(replica),
@@ -422,14 +430,15 @@ static void place(Round *round, const LhFleetReplica *replica)
     LhPlaceAnswer answer;
     const LhFleetNode *node;
 
-    find_holders(round, replica, hosts, zones);
-    warm_ids(round->fleet, replica, warm);
-    item.holder_hosts = (const char *const *)hosts->pdata;
-    item.holder_zones = (const char *const *)zones->pdata;
-    item.warm_ids = (const char *const *)warm->pdata;
+    find_holders(round, replica);
+    find_warm(round, replica);
+    item.holder_hosts = (const char *const *)round->hosts->pdata;
+    item.holder_zones = (const char *const *)round->zones->pdata;
+    item.warm_ids = (const char *const *)round->warm->pdata;
     answer = lh_placement_place(placement(round), &item);
     if (answer.node_id == NULL) {
         note_waiting(round, replica, answer.rule);
+        round->left = TRUE;
         return;
     }
     node = g_hash_table_lookup(round->fleet->nodes, answer.node_id);
@@ -474,7 +483,9 @@ static void place_waiting(Round *round)
             continue; /* plan_due deletes it */
         if (full(round))
             return;
-        if (!held_back(round, replica))
+        if (held_back(round, replica))
+            round->left = TRUE;
+        else
             place(round, replica);
     }
 }
@@ -483,7 +494,9 @@ static void place_waiting(Round *round)
 
 static void plan_capacity(Round *round)
 {
-    g_autoptr(GArray) rows = lh_capacity_rows(round->fleet, round->context->now_ms);
+    /* Nothing is missing where all found room. */
+    g_autoptr(GArray) rows = round->left ? lh_capacity_rows(round->fleet, round->context->now_ms)
+                                         : g_array_new(FALSE, FALSE, sizeof(LhSetCapacity));
     g_autoptr(GString) message = g_string_new(NULL);
     const LhObject *present = lh_fleet_status(round->fleet, "settings", "cache-assigner",
                                               "cache-assigner");
@@ -529,6 +542,10 @@ static void cache_assigner_plan(gconstpointer index, const LhPlanContext *contex
         .plan = plan,
         .placed = g_hash_table_new_full(NULL, NULL, NULL, (GDestroyNotify)g_ptr_array_unref),
         .scattered = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, g_free),
+        .hosts = g_ptr_array_new(),
+        .zones = g_ptr_array_new(),
+        .warm = g_ptr_array_new(),
+        .evict_grace_ms = lh_fleet_settings(index, "cache-evictor")->evict_grace_ms,
     };
 
     for (GTreeNode *n = g_tree_node_first(round.fleet->todo); n != NULL && !full(&round);
@@ -541,6 +558,9 @@ static void cache_assigner_plan(gconstpointer index, const LhPlanContext *contex
     lh_placement_free(round.placement);
     g_hash_table_unref(round.placed);
     g_hash_table_unref(round.scattered);
+    g_ptr_array_unref(round.hosts);
+    g_ptr_array_unref(round.zones);
+    g_ptr_array_unref(round.warm);
 }
 
 static double demand_ratio(const LhSetCapacity *row)

@@ -102,10 +102,10 @@ static void evict(Round *round, const LhFleetAssignment *target)
     lh_plan_put(round->plan, LH_KIND_ASSIGNMENT, target->object->name, &order,
                 target->object->mod_rev, replica->fate.rule, "%s",
                 lh_cache_fate_text(&replica->fate));
-    lh_cache_rely_on_fate(round->plan, round->fleet, replica);
     if (replica->object == NULL || ((const LhReplica *)replica->object)->restored)
         lh_plan_rely(round->plan, LH_KIND_REPLICA, replica->name,
                      replica->object == NULL ? 0 : replica->object->mod_rev);
+    lh_cache_rely_on_fate(round->plan, round->fleet, replica);
     lh_plan_end(round->plan);
 }
 

@@ -17,56 +17,28 @@ gint64 lh_capacity_add(gint64 a, gint64 b)
     return b > G_MAXINT64 - a ? G_MAXINT64 : a + b;
 }
 
-gboolean lh_capacity_node(const LhFleet *fleet, const LhFleetHost *host, const LhSettings *settings,
-                          LhPlaceNode *out)
-{
-    const LhNode *node = lh_fleet_host_takes(host, NULL);
-    const LhFleetNode *record;
+typedef struct {
+    LhPlacement *placement;
+    gint64 max_loads;
+} Placing;
 
-    (void)fleet;
-    if (node == NULL)
-        return FALSE;
-    record = lh_fleet_host_newest(host);
-    *out = (LhPlaceNode){
-        .id = record->id,
-        .host = host->name,
-        .set = node->set == NULL ? "default" : node->set,
-        .zone = node->zone,
-        .capacity_bytes = node->capacity_bytes,
-        .capacity_items = node->capacity_items,
-        .used_bytes = host->used_bytes,
-        .used_items = host->used_items,
-        .restored_bytes = host->restored_bytes,
-        .restored_items = host->restored_items,
-        .load_slots = settings->max_concurrent_loads - record->loading,
-    };
-    return TRUE;
-}
-
-static gint by_host(gconstpointer a, gconstpointer b)
+static void add_nodes(const char *set, const LhPlaceNode *nodes, guint n, gpointer data)
 {
-    return strcmp((*(LhFleetHost *const *)a)->name, (*(LhFleetHost *const *)b)->name);
+    const Placing *placing = data;
+
+    lh_placement_add_all(placing->placement, set, nodes, n, placing->max_loads);
 }
 
 LhPlacement *lh_capacity_placement(const LhFleet *fleet)
 {
     const LhSettings *settings = lh_fleet_settings(fleet, "cache-assigner");
-    LhPlacement *placement = lh_placement_new(
-        settings->strategy == LH_STRATEGY_PACK ? LH_PLACE_PACK : LH_PLACE_SPREAD,
-        settings->restore_reserve_percent);
-    g_autoptr(GPtrArray) hosts = g_ptr_array_new();
-    GHashTableIter iter;
-    gpointer host;
-    LhPlaceNode node;
+    LhPlaceStrategy strategy = settings->strategy == LH_STRATEGY_PACK ? LH_PLACE_PACK
+                                                                      : LH_PLACE_SPREAD;
+    Placing placing = {lh_placement_new(strategy, settings->restore_reserve_percent),
+                       settings->max_concurrent_loads};
 
-    g_hash_table_iter_init(&iter, fleet->hosts);
-    while (g_hash_table_iter_next(&iter, NULL, &host))
-        g_ptr_array_add(hosts, host);
-    g_ptr_array_sort(hosts, by_host);
-    for (guint i = 0; i < hosts->len; i++)
-        if (lh_capacity_node(fleet, g_ptr_array_index(hosts, i), settings, &node))
-            lh_placement_add(placement, &node);
-    return placement;
+    lh_places_foreach(fleet->places, add_nodes, &placing);
+    return placing.placement;
 }
 
 static Row *row_of(GHashTable *rows, const char *set)
@@ -81,32 +53,40 @@ static Row *row_of(GHashTable *rows, const char *set)
     return row;
 }
 
+typedef struct {
+    GHashTable *rows;
+    gint64 reserve_percent;
+} Summing;
+
+static void sum_nodes(const char *set, const LhPlaceNode *nodes, guint n, gpointer data)
+{
+    const Summing *summing = data;
+    gint64 reserve = summing->reserve_percent;
+    Row *row = row_of(summing->rows, nodes[0].set);
+
+    (void)set;
+    for (guint i = 0; i < n; i++) {
+        const LhPlaceNode *node = &nodes[i];
+        row->row.nodes++;
+        row->row.capacity_bytes = lh_capacity_add(row->row.capacity_bytes, node->capacity_bytes);
+        row->row.used_bytes = lh_capacity_add(row->row.used_bytes,
+                                              node->used_bytes + node->restored_bytes);
+        row->row.wanted_bytes = row->row.used_bytes;
+        for (int restored = 0; restored < 2; restored++) {
+            row->free_bytes[restored] = lh_capacity_add(
+                row->free_bytes[restored], lh_place_free_bytes(node, reserve, restored));
+            row->free_items[restored] = lh_capacity_add(
+                row->free_items[restored], lh_place_free_items(node, reserve, restored));
+        }
+    }
+}
+
 static void add_hosts(const LhFleet *fleet, GHashTable *rows)
 {
     const LhSettings *settings = lh_fleet_settings(fleet, "cache-assigner");
-    GHashTableIter iter;
-    gpointer host;
-    LhPlaceNode node;
+    Summing summing = {rows, settings->restore_reserve_percent};
 
-    g_hash_table_iter_init(&iter, fleet->hosts);
-    while (g_hash_table_iter_next(&iter, NULL, &host)) {
-        Row *row;
-        if (!lh_capacity_node(fleet, host, settings, &node))
-            continue;
-        row = row_of(rows, node.set);
-        row->row.nodes++;
-        row->row.capacity_bytes = lh_capacity_add(row->row.capacity_bytes, node.capacity_bytes);
-        row->row.used_bytes = lh_capacity_add(row->row.used_bytes,
-                                              node.used_bytes + node.restored_bytes);
-        row->row.wanted_bytes = row->row.used_bytes;
-        for (int restored = 0; restored < 2; restored++) {
-            gint64 reserve = settings->restore_reserve_percent;
-            row->free_bytes[restored] = lh_capacity_add(
-                row->free_bytes[restored], lh_place_free_bytes(&node, reserve, restored));
-            row->free_items[restored] = lh_capacity_add(
-                row->free_items[restored], lh_place_free_items(&node, reserve, restored));
-        }
-    }
+    lh_places_foreach(fleet->places, sum_nodes, &summing);
 }
 
 static void add_waiting(const LhFleet *fleet, GHashTable *rows, gint64 now_ms)

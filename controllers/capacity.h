@@ -25,6 +25,3 @@ GArray *lh_capacity_rows(const LhFleet *fleet, gint64 now_ms);
 
 /* A placement of all hosts as they stand. Borrows from @fleet. */
 LhPlacement *lh_capacity_placement(const LhFleet *fleet);
-/* The node of @host as placement sees it. False: it takes no work. */
-gboolean lh_capacity_node(const LhFleet *fleet, const LhFleetHost *host, const LhSettings *settings,
-                          LhPlaceNode *out);

@@ -256,6 +256,7 @@ static void fold_policy(LhFleet *fleet, const char *name, const LhObject *accept
         return;
     host = lh_fleet_host(fleet, host_name);
     lh_fleet_hold(&host->policy, accepted);
+    lh_places_touch(fleet->places, host);
     lh_fleet_drop_host(fleet, host);
 }
 
@@ -579,6 +580,7 @@ static gpointer fleet_new(void)
     fleet->uri_parents = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     fleet->taken_uris = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     fleet->taken_parents = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    fleet->places = lh_places_new();
     lh_fleet_trees_init(fleet);
     return fleet;
 }
@@ -622,6 +624,7 @@ static void fleet_free(gpointer index)
     LhFleet *fleet = index;
 
     lh_fleet_trees_clear(fleet);
+    lh_places_free(fleet->places);
     free_records(fleet);
     g_hash_table_unref(fleet->settings);
     g_hash_table_unref(fleet->held);

@@ -15,6 +15,7 @@
 #include "api/decided.h"
 #include "api/desired.h"
 #include "api/published.h"
+#include "controllers/places.h"
 #include "runtime/controller.h"
 
 #define LH_POOL_CACHE "cache"
@@ -153,6 +154,8 @@ typedef struct {
     GTree *todo;         /* LhFleetReplica by name: answers, lost nodes, retries to look at */
     GTree *admit_todo;   /* LhFleetSubject by key */
     GTree *health_todo;  /* LhFleetPresence by key */
+
+    LhPlaces *places; /* the hosts that take work */
 
     gint64 assigned_items; /* cache assignments, evictions under way included */
     gint64 evicting_items; /* of them: evictions */

@@ -200,6 +200,7 @@ void lh_fleet_drop_host(LhFleet *fleet, LhFleetHost *host)
 {
     if (host->policy != NULL || host->nodes->len != 0)
         return;
+    lh_places_forget(fleet->places, host);
     g_hash_table_remove(fleet->hosts, host->name);
     g_ptr_array_unref(host->nodes);
     g_free(host->name);

@@ -406,6 +406,7 @@ static void count(LhFleetAssignment *assignment, gint64 sign)
 
 void lh_fleet_uncount(LhFleet *fleet, LhFleetAssignment *assignment)
 {
+    lh_places_touch(fleet->places, assignment->node->host);
     count(assignment, -1);
     fleet->assigned_items -= assignment->items;
     fleet->evicting_items -= assignment->evicting;
@@ -444,6 +445,7 @@ void lh_fleet_touch_assignment(LhFleet *fleet, LhFleetAssignment *assignment)
 
 void lh_fleet_touch_node(LhFleet *fleet, LhFleetNode *node)
 {
+    lh_places_touch(fleet->places, node->host);
     for (guint i = 0; i < node->assignments->len; i++)
         lh_fleet_touch_assignment(fleet, g_ptr_array_index(node->assignments, i));
 }

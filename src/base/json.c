@@ -311,10 +311,27 @@ static void append_escaped(GString *out, gunichar c)
     }
 }
 
+/* Length of @text when it may stand between quotes as it is: ASCII without controls and escapes, as nearly
+ * all is; else -1. */
+static gssize plain_length(const char *text)
+{
+    const guchar *p = (const guchar *)text;
+    while (*p >= 0x20 && *p < 0x7f && *p != '"' && *p != '\\')
+        p++;
+    return *p == '\0' ? (const char *)p - text : -1;
+}
+
 void lh_json_append_string(GString *out, const char *text)
 {
     if (text == NULL) {
         g_string_append(out, "null");
+        return;
+    }
+    gssize plain_len = plain_length(text);
+    if (plain_len >= 0) {
+        g_string_append_c(out, '"');
+        g_string_append_len(out, text, plain_len);
+        g_string_append_c(out, '"');
         return;
     }
     g_autofree char *mended = NULL;
@@ -349,7 +366,15 @@ void lh_json_append_key(GString *out, const char *name)
 
 void lh_json_append_int(GString *out, gint64 value)
 {
-    g_string_append_printf(out, "%" G_GINT64_FORMAT, value);
+    char digits[24], *first = digits + sizeof digits;
+    guint64 rest = value < 0 ? -(guint64)value : (guint64)value;
+    do {
+        *--first = (char)('0' + rest % 10);
+        rest /= 10;
+    } while (rest > 0);
+    if (value < 0)
+        *--first = '-';
+    g_string_append_len(out, first, digits + sizeof digits - first);
 }
 
 void lh_json_append_double(GString *out, double value)

@@ -11,6 +11,7 @@
 #include "base/units.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -24,6 +25,9 @@ static gint line_format = LH_LOG_TEXT;  /* atomic */
 static GMutex sink_lock;
 static LhLogSink sink_func;
 static gpointer sink_data;
+
+/* Of this thread, while lines are held; never longer than PIPE_BUF but for a single long line. */
+static __thread GString *held;
 
 static const char *const level_names[] = {
     [LH_LOG_DEBUG] = "debug",
@@ -116,6 +120,12 @@ static void write_line(const char *data, gsize len)
     }
 }
 
+static void write_held(void)
+{
+    write_line(held->str, held->len);
+    g_string_truncate(held, 0);
+}
+
 static void emit(GString *line)
 {
     g_mutex_lock(&sink_lock);
@@ -127,8 +137,42 @@ static void emit(GString *line)
     g_mutex_unlock(&sink_lock);
     g_string_append_c(line, '\n');
     int saved_errno = errno;
-    write_line(line->str, line->len);
+    if (held == NULL) {
+        write_line(line->str, line->len);
+    } else {
+        if (held->len + line->len > PIPE_BUF)
+            write_held();
+        g_string_append_len(held, line->str, (gssize)line->len);
+    }
     errno = saved_errno;
+}
+
+void lh_log_hold(void)
+{
+    g_assert(held == NULL);
+    held = g_string_sized_new(PIPE_BUF);
+}
+
+void lh_log_release(void)
+{
+    int saved_errno = errno;
+    write_held();
+    errno = saved_errno;
+    g_string_free(g_steal_pointer(&held), TRUE);
+}
+
+/* The time of a line; lines of one millisecond share the text. */
+static const char *time_text(void)
+{
+    static __thread gint64 last_ms = -1;
+    static __thread char text[40];
+    gint64 now_ms = g_get_real_time() / 1000;
+    if (now_ms != last_ms) {
+        g_autofree char *fresh = lh_time_format(now_ms);
+        g_strlcpy(text, fresh, sizeof text);
+        last_ms = now_ms;
+    }
+    return text;
 }
 
 void lh_log(LhLogLevel level, const char *message, ...)
@@ -139,8 +183,7 @@ void lh_log(LhLogLevel level, const char *message, ...)
     g_autoptr(GString) line = g_string_sized_new(256);
     if (format == LH_LOG_JSON)
         g_string_append_c(line, '{');
-    g_autofree char *time = lh_time_format(g_get_real_time() / 1000);
-    append_field(line, format, "time", time);
+    append_field(line, format, "time", time_text());
     append_field(line, format, "level", level_names[level]);
     append_field(line, format, "msg", message);
 

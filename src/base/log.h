@@ -25,6 +25,11 @@ gboolean lh_log_enabled(LhLogLevel level);
 
 void lh_log(LhLogLevel level, const char *message, ...) G_GNUC_NULL_TERMINATED;
 
+/* Between the two the lines of this thread are gathered and written many at once, in pieces of whole lines
+ * that a pipe takes undivided. For a burst within one turn; a crash loses what is held. They nest not. */
+void lh_log_hold(void);
+void lh_log_release(void);
+
 /* A value for lh_log made with printf rules; from a ring of 16 buffers per thread, 256 bytes each:
  * valid until the 16th call after it. */
 const char *lh_fmt(const char *format, ...) G_GNUC_PRINTF(1, 2);

@@ -121,6 +121,15 @@ gboolean lh_duration_parse(const char *text, gint64 *out_ms, GError **error)
     return TRUE;
 }
 
+static void append_count(GString *out, guint64 count, const char *suffix)
+{
+    char digits[24], *first = digits + sizeof digits;
+    for (; count > 0; count /= 10)
+        *--first = (char)('0' + count % 10);
+    g_string_append_len(out, first, digits + sizeof digits - first);
+    g_string_append(out, suffix);
+}
+
 char *lh_duration_format(gint64 ms)
 {
     if (ms == 0)
@@ -132,7 +141,7 @@ char *lh_duration_format(gint64 ms)
     for (guint i = weeks ? 0 : 1; i < G_N_ELEMENTS(duration_units); i++) {
         guint64 count = rest / duration_units[i].factor;
         if (count > 0)
-            g_string_append_printf(out, "%" G_GUINT64_FORMAT "%s", count, duration_units[i].suffix);
+            append_count(out, count, duration_units[i].suffix);
         rest %= duration_units[i].factor;
     }
     return g_string_free(out, FALSE);
@@ -264,14 +273,29 @@ gboolean lh_time_parse(const char *text, gint64 *out_ms, GError **error)
     return TRUE;
 }
 
+static void write_digits(char *at, int n, int value)
+{
+    while (n-- > 0) {
+        at[n] = (char)('0' + value % 10);
+        value /= 10;
+    }
+}
+
 char *lh_time_format(gint64 epoch_ms)
 {
     epoch_ms = CLAMP(epoch_ms, 0, END_OF_9998_MS - 1);
     time_t seconds = (time_t)(epoch_ms / 1000);
     struct tm tm;
     gmtime_r(&seconds, &tm);
-    return g_strdup_printf("%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", tm.tm_year + 1900, tm.tm_mon + 1,
-                           tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, (int)(epoch_ms % 1000));
+    char *text = g_strdup("0000-00-00T00:00:00.000Z");
+    write_digits(text, 4, tm.tm_year + 1900);
+    write_digits(text + 5, 2, tm.tm_mon + 1);
+    write_digits(text + 8, 2, tm.tm_mday);
+    write_digits(text + 11, 2, tm.tm_hour);
+    write_digits(text + 14, 2, tm.tm_min);
+    write_digits(text + 17, 2, tm.tm_sec);
+    write_digits(text + 20, 3, (int)(epoch_ms % 1000));
+    return text;
 }
 
 gboolean lh_name_valid(const char *name, gsize max_len)

@@ -1,14 +1,19 @@
 /*
- * One pass over the nodes of the item's set for each item. A rank of a few bits says how good a node is by
- * the ordered rules; among equal ranks the strategy's share decides. Pure.
+ * A rank of a few bits says how good a node is by the ordered rules; among equal ranks the strategy's share
+ * decides. The first items of a set ask each node in turn; for many, an index is worth making. Pure.
  */
-#include "placement/placement.h"
+#include "placement/internal.h"
 
 #include <string.h>
+
+/* Questions before an index is made: one question costs a pass over the nodes, the index some tens. */
+#define ASKED_PLAINLY 24
 
 typedef struct {
     GArray *nodes; /* LhPlaceNode */
     gint64 slots;  /* sum of load_slots */
+    guint asked;
+    LhPlaceIndex *index; /* NULL: not worth it yet */
 } Set;
 
 struct LhPlacement {
@@ -21,6 +26,7 @@ static void set_free(gpointer data)
 {
     Set *set = data;
 
+    lh_place_index_free(set->index);
     g_array_unref(set->nodes);
     g_free(set);
 }
@@ -43,17 +49,28 @@ void lh_placement_free(LhPlacement *placement)
     g_free(placement);
 }
 
-void lh_placement_add(LhPlacement *placement, const LhPlaceNode *node)
+void lh_placement_add_all(LhPlacement *placement, const char *set_name, const LhPlaceNode *nodes,
+                          guint n, gint64 slots)
 {
-    Set *set = g_hash_table_lookup(placement->sets, node->set);
+    Set *set = g_hash_table_lookup(placement->sets, set_name);
 
     if (set == NULL) {
         set = g_new0(Set, 1);
-        set->nodes = g_array_new(FALSE, FALSE, sizeof(LhPlaceNode));
-        g_hash_table_insert(placement->sets, g_strdup(node->set), set);
+        set->nodes = g_array_sized_new(FALSE, FALSE, sizeof(LhPlaceNode), n);
+        g_hash_table_insert(placement->sets, g_strdup(set_name), set);
     }
-    g_array_append_vals(set->nodes, node, 1);
-    set->slots += MAX(0, node->load_slots);
+    g_clear_pointer(&set->index, lh_place_index_free);
+    g_array_append_vals(set->nodes, nodes, n);
+    for (guint i = set->nodes->len - n; i < set->nodes->len; i++) {
+        LhPlaceNode *node = &g_array_index(set->nodes, LhPlaceNode, i);
+        node->load_slots += slots;
+        set->slots += MAX(0, node->load_slots);
+    }
+}
+
+void lh_placement_add(LhPlacement *placement, const LhPlaceNode *node)
+{
+    lh_placement_add_all(placement, node->set, node, 1, 0);
 }
 
 gboolean lh_placement_slots(const LhPlacement *placement, const char *set_name)
@@ -95,7 +112,7 @@ gint64 lh_place_free_items(const LhPlaceNode *node, gint64 reserve_percent, gboo
                 restored);
 }
 
-static gboolean listed(const char *const *list, const char *text)
+gboolean lh_place_listed(const char *const *list, const char *text)
 {
     return list != NULL && text != NULL && g_strv_contains(list, text);
 }
@@ -105,57 +122,67 @@ static guint rank_of(const LhPlaceNode *node, const LhPlaceItem *item)
 {
     guint rank = 0;
 
-    if (listed(item->holder_zones, node->zone))
-        rank |= 4;
-    if (item->warm_ids != NULL && item->warm_ids[0] != NULL && !listed(item->warm_ids, node->id))
-        rank |= 2;
+    if (lh_place_listed(item->holder_zones, node->zone))
+        rank |= LH_RANK_ZONE;
+    if (item->warm_ids != NULL && item->warm_ids[0] != NULL &&
+        !lh_place_listed(item->warm_ids, node->id))
+        rank |= LH_RANK_COLD;
     if (item->avoid_host != NULL && strcmp(node->host, item->avoid_host) == 0)
-        rank |= 1;
+        rank |= LH_RANK_AVOIDED;
     return rank;
 }
 
-static double share_after(const LhPlaceNode *node, gint64 size_bytes)
+double lh_place_share(gint64 capacity_bytes, gint64 capacity_items, gint64 bytes, gint64 items,
+                      gint64 size_bytes)
 {
-    double bytes = (double)(node->used_bytes + node->restored_bytes + size_bytes);
-    double items = (double)(node->used_items + node->restored_items + 1);
-    double by_bytes = node->capacity_bytes > 0 ? bytes / (double)node->capacity_bytes : 0;
-    double by_items = node->capacity_items > 0 ? items / (double)node->capacity_items : 0;
+    double by_bytes = capacity_bytes > 0 ? (double)(bytes + size_bytes) / (double)capacity_bytes
+                                         : 0;
+    double by_items = capacity_items > 0 ? (double)(items + 1) / (double)capacity_items : 0;
 
     return MAX(by_bytes, by_items);
 }
 
-/* Rules 5 and 6 among nodes of one rank. */
-static gboolean better(LhPlaceStrategy strategy, const LhPlaceNode *a, const LhPlaceNode *b,
-                       gint64 size)
+static double share_after(const LhPlaceNode *node, gint64 size_bytes)
 {
-    double share_a = share_after(a, size), share_b = share_after(b, size);
-    gint64 items_a = a->used_items + a->restored_items, items_b = b->used_items + b->restored_items;
-
-    if (share_a < share_b || share_a > share_b)
-        return strategy == LH_PLACE_SPREAD ? share_a < share_b : share_a > share_b;
-    if (items_a != items_b)
-        return items_a < items_b;
-    return strcmp(a->id, b->id) < 0;
+    return lh_place_share(node->capacity_bytes, node->capacity_items,
+                          node->used_bytes + node->restored_bytes,
+                          node->used_items + node->restored_items, size_bytes);
 }
 
-typedef struct {
-    LhPlaceNode *best;               /* of best_rank, with a slot */
-    guint best_rank;                 /* over all nodes with room, slot or not */
-    gboolean bytes, items, distinct; /* some node passed up to this test */
-} Search;
+/* Rules 5 and 6 among nodes of one rank. */
+void lh_place_prefer(LhPlaceStrategy strategy, LhPlaceNode *node, const LhPlaceItem *item,
+                     LhPlaceSearch *search)
+{
+    const LhPlaceNode *best = search->best;
+    double share = share_after(node, item->size_bytes);
+    gboolean better = best == NULL;
 
-static void consider(const LhPlacement *placement, LhPlaceNode *node, const LhPlaceItem *item,
-                     Search *search)
+    if (best != NULL && (share < search->best_share || share > search->best_share)) {
+        better = strategy == LH_PLACE_SPREAD ? share < search->best_share
+                                             : share > search->best_share;
+    } else if (best != NULL) {
+        gint64 items = node->used_items + node->restored_items;
+        gint64 best_items = best->used_items + best->restored_items;
+        better = items != best_items ? items < best_items : strcmp(node->id, best->id) < 0;
+    }
+    if (better) {
+        search->best = node;
+        search->best_share = share;
+    }
+}
+
+void lh_place_consider(LhPlaceStrategy strategy, gint64 reserve_percent, LhPlaceNode *node,
+                       const LhPlaceItem *item, LhPlaceSearch *search)
 {
     guint rank;
 
-    if (lh_place_free_bytes(node, placement->reserve_percent, item->restored) < item->size_bytes)
+    if (lh_place_free_bytes(node, reserve_percent, item->restored) < item->size_bytes)
         return;
     search->bytes = TRUE;
-    if (lh_place_free_items(node, placement->reserve_percent, item->restored) < 1)
+    if (lh_place_free_items(node, reserve_percent, item->restored) < 1)
         return;
     search->items = TRUE;
-    if (listed(item->holder_hosts, node->host))
+    if (lh_place_listed(item->holder_hosts, node->host))
         return;
     search->distinct = TRUE;
     rank = rank_of(node, item);
@@ -165,9 +192,23 @@ static void consider(const LhPlacement *placement, LhPlaceNode *node, const LhPl
         search->best_rank = rank;
         search->best = NULL;
     }
-    if (node->load_slots > 0 &&
-        (search->best == NULL || better(placement->strategy, node, search->best, item->size_bytes)))
-        search->best = node;
+    if (node->load_slots > 0)
+        lh_place_prefer(strategy, node, item, search);
+}
+
+/* Counts a question; the index, once there were enough of them. */
+static LhPlaceIndex *index_of(const LhPlacement *placement, Set *set)
+{
+    if (set->index == NULL && set->asked++ >= ASKED_PLAINLY)
+        set->index = lh_place_index_new(placement->strategy, placement->reserve_percent,
+                                        (LhPlaceNode *)set->nodes->data, set->nodes->len);
+    return set->index;
+}
+
+static void changed(Set *set, const LhPlaceNode *node)
+{
+    if (set->index != NULL)
+        lh_place_index_changed(set->index, node);
 }
 
 static void book(Set *set, LhPlaceNode *node, const LhPlaceItem *item)
@@ -181,32 +222,40 @@ static void book(Set *set, LhPlaceNode *node, const LhPlaceItem *item)
     }
     node->load_slots--;
     set->slots--;
+    changed(set, node);
 }
 
 LhPlaceAnswer lh_placement_place(LhPlacement *placement, const LhPlaceItem *item)
 {
     Set *set = g_hash_table_lookup(placement->sets, item->set);
-    Search search = {.best_rank = G_MAXUINT};
+    LhPlaceSearch search = {.best_rank = G_MAXUINT};
     LhPlaceRule rule = LH_PLACED_STRATEGY;
 
     if (set == NULL || set->nodes->len == 0)
         return (LhPlaceAnswer){.rule = LH_WAIT_NODES};
-    for (guint i = 0; i < set->nodes->len; i++)
-        consider(placement, &g_array_index(set->nodes, LhPlaceNode, i), item, &search);
+    if (index_of(placement, set) != NULL)
+        lh_place_index_search(set->index, item, &search);
+    for (guint i = 0; set->index == NULL && i < set->nodes->len; i++)
+        lh_place_consider(placement->strategy, placement->reserve_percent,
+                          &g_array_index(set->nodes, LhPlaceNode, i), item, &search);
     if (search.best == NULL)
         return (LhPlaceAnswer){.rule = !search.bytes      ? LH_WAIT_BYTES
                                        : !search.items    ? LH_WAIT_ITEMS
                                        : !search.distinct ? LH_WAIT_DISTINCT
                                                           : LH_WAIT_SLOT};
-    if (listed(item->warm_ids, search.best->id))
+    if (lh_place_listed(item->warm_ids, search.best->id))
         rule = LH_PLACED_WARM;
     book(set, search.best, item);
     return (LhPlaceAnswer){.rule = rule, .node_id = search.best->id};
 }
 
-static LhPlaceNode *find_node(Set *set, const char *node_id)
+static LhPlaceNode *find_node(const LhPlacement *placement, Set *set, const char *node_id)
 {
-    for (guint i = 0; set != NULL && i < set->nodes->len; i++) {
+    if (set == NULL)
+        return NULL;
+    if (index_of(placement, set) != NULL)
+        return lh_place_index_find(set->index, node_id);
+    for (guint i = 0; i < set->nodes->len; i++) {
         LhPlaceNode *node = &g_array_index(set->nodes, LhPlaceNode, i);
         if (strcmp(node->id, node_id) == 0)
             return node;
@@ -217,19 +266,21 @@ static LhPlaceNode *find_node(Set *set, const char *node_id)
 gboolean lh_placement_take_slot(LhPlacement *placement, const char *set_name, const char *node_id)
 {
     Set *set = g_hash_table_lookup(placement->sets, set_name);
-    LhPlaceNode *node = find_node(set, node_id);
+    LhPlaceNode *node = find_node(placement, set, node_id);
 
     if (node == NULL || node->load_slots <= 0)
         return FALSE;
     node->load_slots--;
     set->slots--;
+    changed(set, node);
     return TRUE;
 }
 
 gboolean lh_placement_give_up(LhPlacement *placement, const char *set_name, const char *node_id,
                               gint64 size_bytes, gboolean restored)
 {
-    LhPlaceNode *node = find_node(g_hash_table_lookup(placement->sets, set_name), node_id);
+    Set *set = g_hash_table_lookup(placement->sets, set_name);
+    LhPlaceNode *node = find_node(placement, set, node_id);
 
     if (node == NULL || (node->used_bytes + node->restored_bytes <= node->capacity_bytes &&
                          (node->capacity_items == 0 ||
@@ -237,6 +288,7 @@ gboolean lh_placement_give_up(LhPlacement *placement, const char *set_name, cons
         return FALSE;
     *(restored ? &node->restored_bytes : &node->used_bytes) -= size_bytes;
     *(restored ? &node->restored_items : &node->used_items) -= 1;
+    changed(set, node);
     return TRUE;
 }
 

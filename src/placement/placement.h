@@ -64,6 +64,9 @@ typedef struct {
 LhPlacement *lh_placement_new(LhPlaceStrategy strategy, gint64 reserve_percent);
 void lh_placement_free(LhPlacement *placement); /* accepts NULL */
 void lh_placement_add(LhPlacement *placement, const LhPlaceNode *node);
+/* The same for many nodes of @set, with @slots load slots more than each says. */
+void lh_placement_add_all(LhPlacement *placement, const char *set, const LhPlaceNode *nodes,
+                          guint n, gint64 slots);
 /* True when some node of @set may begin a load: else asking for more items of it is in vain. */
 gboolean lh_placement_slots(const LhPlacement *placement, const char *set);
 

@@ -10,6 +10,7 @@
 
 typedef struct Runner Runner;
 typedef struct LhExecution LhExecution;
+typedef struct LhBatch LhBatch;
 typedef struct LhEventRecorder LhEventRecorder;
 
 /* Where a controller's round stands. */
@@ -27,7 +28,8 @@ struct Runner {
     LhRuntime *runtime;
     const LhController *controller;
     gpointer index;
-    char *labels; /* controller="…" */
+    char *labels;                     /* controller="…" */
+    char *ok_labels, *nothing_labels; /* controller="…",result="…" */
 
     /* election.c */
     char *leader_key;           /* whole key under the present lease; NULL without one */
@@ -86,6 +88,7 @@ struct LhRuntime {
     guint n_runners;
     gboolean leaders_changed;
     LhEventRecorder *recorder;
+    LhBatch *batch;        /* executor.c */
     GHashTable *throttled; /* key -> gint64* monotonic ms of the last commit */
 
     LhRuntimeObserver observer;
@@ -138,8 +141,14 @@ void lh_election_void(Runner *runner);
 gboolean lh_election_still_ours(Runner *runner, const LhRangeReply *leader);
 
 /* executor.c */
-LhExecution *lh_execution_start(Runner *runner, LhPlan *plan); /* takes @plan */
-void lh_execution_free(LhExecution *execution);                /* cancels; accepts NULL */
+LhBatch *lh_batch_new(const char *prefix);
+void lh_batch_free(LhBatch *batch);
+/* Before @plan (which it takes) is made: of a large plan the first groups are sent while the rest is still
+ * being decided. A plan is safe in any subset of its groups, and no answer comes before the plan is made. */
+LhExecution *lh_execution_new(Runner *runner, LhPlan *plan);
+/* Once it is made, if it has groups. */
+void lh_execution_start(LhExecution *execution);
+void lh_execution_free(LhExecution *execution); /* cancels; accepts NULL */
 gboolean lh_execution_in_flight(const LhExecution *execution);
 
 /* events.c */

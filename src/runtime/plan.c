@@ -4,7 +4,10 @@
  */
 #include "runtime/plan.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#define CHUNK_BYTES 16384
 
 LhPlan *lh_plan_new(gboolean explain)
 {
@@ -15,7 +18,8 @@ LhPlan *lh_plan_new(gboolean explain)
     plan->events = g_array_new(FALSE, FALSE, sizeof(LhPlanEvent));
     plan->groups = g_array_new(FALSE, FALSE, sizeof(LhGroup));
     plan->notes = g_array_new(FALSE, FALSE, sizeof(LhPlanNote));
-    plan->strings = g_string_chunk_new(4096);
+    plan->strings = g_string_chunk_new(CHUNK_BYTES);
+    plan->scratch = g_string_new(NULL);
     plan->explain = explain;
     return plan;
 }
@@ -30,6 +34,7 @@ void lh_plan_free(LhPlan *plan)
     g_array_unref(plan->groups);
     g_array_unref(plan->notes);
     g_string_chunk_free(plan->strings);
+    g_string_free(plan->scratch, TRUE);
     g_free(plan);
 }
 
@@ -53,20 +58,43 @@ static const char *keep(LhPlan *plan, const char *text)
     return g_string_chunk_insert(plan->strings, text);
 }
 
+static const char *keep_scratch(LhPlan *plan)
+{
+    return g_string_chunk_insert_len(plan->strings, plan->scratch->str, (gssize)plan->scratch->len);
+}
+
 G_GNUC_PRINTF(2, 0)
 static const char *keep_vformat(LhPlan *plan, const char *format, va_list args)
 {
-    g_autofree char *text = g_strdup_vprintf(format, args);
+    char text[256];
+    va_list again;
+    int len;
 
-    return keep(plan, text);
+    if (strcmp(format, "%s") == 0)
+        return keep(plan, va_arg(args, const char *));
+    va_copy(again, args);
+    len = vsnprintf(text, sizeof text, format, args);
+    if (len < 0 || (gsize)len >= sizeof text)
+        g_string_vprintf(plan->scratch, format, again);
+    va_end(again);
+    return len < 0 || (gsize)len >= sizeof text ? keep_scratch(plan) : keep(plan, text);
+}
+
+/* "@first@second@third". */
+static const char *keep_joined(LhPlan *plan, const char *first, const char *second,
+                               const char *third)
+{
+    g_string_assign(plan->scratch, first);
+    g_string_append(plan->scratch, second);
+    g_string_append(plan->scratch, third);
+    return keep_scratch(plan);
 }
 
 /* The key under the prefix; *out_name is its tail. */
 static const char *keep_key(LhPlan *plan, LhKind kind, const char *name, const char **out_name)
 {
     const char *prefix = lh_kind_info(kind)->prefix;
-    g_autofree char *whole = g_strconcat(prefix, name, NULL);
-    const char *key = keep(plan, whole);
+    const char *key = keep_joined(plan, prefix, name, "");
 
     if (out_name != NULL)
         *out_name = key + strlen(prefix);
@@ -96,11 +124,12 @@ void lh_plan_put(LhPlan *plan, LhKind kind, const char *name, const void *object
                  const char *rule, const char *reason_format, ...)
 {
     LhOp op = {.type = LH_OP_PUT, .kind = kind, .expect_rev = expect_rev, .rule = rule};
-    g_autofree char *value = lh_object_print(kind, object);
     va_list args;
 
     op.key = keep_key(plan, kind, name, &op.name);
-    op.value = keep(plan, value);
+    g_string_truncate(plan->scratch, 0);
+    lh_object_append(kind, object, plan->scratch);
+    op.value = keep_scratch(plan);
     va_start(args, reason_format);
     op.reason = keep_vformat(plan, reason_format, args);
     va_end(args);
@@ -143,10 +172,10 @@ void lh_plan_rely_none(LhPlan *plan, LhKind kind, const char *name_prefix)
 void lh_plan_event(LhPlan *plan, LhEventType type, const char *reason, LhKind kind,
                    const char *name, const char *message_format, ...)
 {
-    g_autofree char *object = g_strconcat(lh_kind_info(kind)->plural, "/", name, NULL);
-    LhPlanEvent event = {.type = (int)type, .reason = reason, .object = keep(plan, object)};
+    LhPlanEvent event = {.type = (int)type, .reason = reason};
     va_list args;
 
+    event.object = keep_joined(plan, lh_kind_info(kind)->plural, "/", name);
     va_start(args, message_format);
     event.message = keep_vformat(plan, message_format, args);
     va_end(args);
@@ -164,6 +193,8 @@ void lh_plan_end(LhPlan *plan)
         g_array_set_size(plan->reliances, group->first_reliance);
         g_array_set_size(plan->events, group->first_event);
         g_array_set_size(plan->groups, plan->groups->len - 1);
+    } else if (plan->ended != NULL) {
+        plan->ended(plan->ended_data);
     }
 }
 
@@ -181,8 +212,7 @@ void lh_plan_note(LhPlan *plan, LhKind kind, const char *name, const char *rule,
 
     if (!plan->explain)
         return;
-    g_autofree char *object = g_strconcat(lh_kind_info(kind)->plural, "/", name, NULL);
-    note.object = keep(plan, object);
+    note.object = keep_joined(plan, lh_kind_info(kind)->plural, "/", name);
     va_start(args, format);
     note.reason = keep_vformat(plan, format, args);
     va_end(args);

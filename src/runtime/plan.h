@@ -66,10 +66,14 @@ typedef struct {
     GArray *groups;    /* LhGroup */
     GArray *notes;     /* LhPlanNote */
     GStringChunk *strings;
+    GString *scratch; /* what is being made, before its length is known */
     gint64 wake_ms; /* epoch ms at which it would next decide something else; 0: only on a change */
     gboolean more;  /* the budget ended before the work did: plan again after this one */
     gboolean explain; /* record notes */
     gboolean open;    /* between begin and end */
+    /* Of the runtime: called after each group that was ended, so that etcd need not wait for the last. */
+    void (*ended)(gpointer data);
+    gpointer ended_data;
 } LhPlan;
 
 LhPlan *lh_plan_new(gboolean explain);
@@ -83,6 +87,8 @@ void lh_plan_put(LhPlan *plan, LhKind kind, const char *name, const void *object
                  const char *rule, const char *reason_format, ...) G_GNUC_PRINTF(7, 8);
 void lh_plan_delete(LhPlan *plan, LhKind kind, const char *name, gint64 expect_rev,
                     const char *rule, const char *reason_format, ...) G_GNUC_PRINTF(6, 7);
+/* What many groups rely on is best relied on last: groups of which that is the same are sent together,
+ * and a transaction compares it once. */
 void lh_plan_rely(LhPlan *plan, LhKind kind, const char *name, gint64 mod_rev);
 /* No key of @kind whose name begins with @name_prefix (ends with '.' or '/') exists. */
 void lh_plan_rely_none(LhPlan *plan, LhKind kind, const char *name_prefix);

@@ -101,12 +101,13 @@ static void count_round(Runner *runner, const char *result)
     lh_counter_add(runner->runtime->metrics, "reconcile_total", labels, 1);
 }
 
-static void round_succeeded(Runner *runner, const char *result)
+/* @labels: of the runner's own, as this is what happens most. */
+static void round_succeeded(Runner *runner, const char *labels)
 {
     LhRuntime *runtime = runner->runtime;
 
     runner->attempts = 0;
-    count_round(runner, result);
+    lh_counter_add(runtime->metrics, "reconcile_total", labels, 1);
     lh_gauge_set(runtime->metrics, "last_successful_reconcile_timestamp_seconds", runner->labels,
                  (double)lh_wall_ms(runtime->env) / 1000);
 }
@@ -124,7 +125,8 @@ static void run_round(Runner *runner)
     LhRuntime *runtime = runner->runtime;
     LhPlanContext context = lh_runner_context(runner);
     LhPlan *plan = lh_plan_new(FALSE);
-    g_autofree char *why = trigger_text(runner);
+    LhExecution *execution = lh_execution_new(runner, plan);
+    g_autofree char *why = NULL;
     gint64 before = lh_mono_ms(runtime->env);
 
     runner->controller->plan(runner->index, &context, plan);
@@ -135,20 +137,27 @@ static void run_round(Runner *runner)
     runner->again = plan->more;
     lh_histogram_observe(runtime->metrics, "reconcile_duration_seconds", runner->labels,
                          (double)(lh_mono_ms(runtime->env) - before) / 1000);
+    if (lh_plan_groups(plan) > 0)
+        why = trigger_text(runner);
     clear_triggers(runner);
     if (lh_plan_groups(plan) == 0) {
-        lh_plan_free(plan);
+        lh_execution_free(execution);
         runner->round_event_ms = 0;
-        round_succeeded(runner, "nothing");
+        round_succeeded(runner, runner->nothing_labels);
         /* In a turn of its own, also when it says that there is more: the lease needs the loop. */
-        set_timer(runner, before);
+        if (runner->again)
+            set_timer(runner, before);
+        else if (runner->wake_wall_ms != 0)
+            set_timer(runner, before + MIN(MAX(0, runner->wake_wall_ms - context.now_ms),
+                                           LONGEST_SLEEP_MS));
         return;
     }
     lh_log(LH_LOG_INFO, "plan", "controller", runner->controller->name, "groups",
            lh_fmt("%u", lh_plan_groups(plan)), "revision",
            lh_fmt("%" G_GINT64_FORMAT, context.revision), "because", why, NULL);
     enter(runner, LH_ROUND_EXECUTING);
-    runner->execution = lh_execution_start(runner, plan);
+    runner->execution = execution;
+    lh_execution_start(execution);
 }
 
 static gint64 debounce_until(const Runner *runner)
@@ -314,7 +323,7 @@ void lh_runner_executed(Runner *runner, const LhRoundResult *result)
         return;
     }
     runner->pack = G_MAXUINT;
-    round_succeeded(runner, "ok");
+    round_succeeded(runner, runner->ok_labels);
     catch_up(runner, 0);
 }
 

@@ -166,12 +166,13 @@ LhRuntime *lh_runtime_new(LhEnv *env, LhEtcd *etcd, LhMirror *mirror, LhMetrics 
     runtime->version = g_strdup(options->version);
     runtime->started_ms = lh_wall_ms(env);
     if (runtime->options.max_groups == 0)
-        runtime->options.max_groups = 20000;
+        runtime->options.max_groups = 50000;
     if (runtime->options.max_in_flight == 0)
-        runtime->options.max_in_flight = 64;
+        runtime->options.max_in_flight = 32;
     runtime->indexes = g_array_new(FALSE, FALSE, sizeof(LhIndexSlot));
     runtime->throttled = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     runtime->recorder = lh_recorder_new(runtime);
+    runtime->batch = lh_batch_new(lh_mirror_prefix(mirror));
     while (controllers[runtime->n_runners] != NULL)
         runtime->n_runners++;
     runtime->runners = g_new0(Runner, runtime->n_runners);
@@ -181,6 +182,9 @@ LhRuntime *lh_runtime_new(LhEnv *env, LhEtcd *etcd, LhMirror *mirror, LhMetrics 
         runner->controller = controllers[i];
         runner->index = index_of(runtime, controllers[i]->index);
         runner->labels = lh_labels("controller", controllers[i]->name, NULL);
+        runner->ok_labels = lh_labels("controller", controllers[i]->name, "result", "ok", NULL);
+        runner->nothing_labels = lh_labels("controller", controllers[i]->name, "result", "nothing",
+                                           NULL);
         runner->events = g_ptr_array_new();
         runner->pack = G_MAXUINT;
         lh_gauge_set(metrics, "leader", runner->labels, 0);
@@ -210,8 +214,11 @@ void lh_runtime_free(LhRuntime *runtime)
         lh_election_clear(runner);
         g_ptr_array_unref(runner->events);
         g_free(runner->labels);
+        g_free(runner->ok_labels);
+        g_free(runner->nothing_labels);
     }
     lh_recorder_free(runtime->recorder);
+    lh_batch_free(runtime->batch);
     lh_lease_free(runtime->lease);
     for (guint i = 0; i < runtime->indexes->len; i++) {
         LhIndexSlot *slot = &g_array_index(runtime->indexes, LhIndexSlot, i);

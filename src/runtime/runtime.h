@@ -23,8 +23,8 @@ typedef struct {
     const char *host, *url, *version;
     gint64 pid;
     gint64 lease_ttl_s;
-    guint max_groups;    /* budget of one plan; 0: 20,000 */
-    guint max_in_flight; /* transactions of one controller; 0: 64 */
+    guint max_groups;    /* budget of one plan; 0: 50,000 */
+    guint max_in_flight; /* transactions of one controller; 0: 32 */
     /* Test faults, all off in what ships (CONTRACT: the fence must be proved without the other guards). */
     gboolean fault_no_deadline;     /* acts past the local deadline */
     gboolean fault_no_leader_watch; /* does not react to losing its leader key */

@@ -245,6 +245,57 @@ static void without_a_sink_lines_go_to_standard_error(void **state)
     assert_int_equal(lines->len, 0);
 }
 
+/* What comes out of a pipe when @n lines of about @bytes are held and released; *pieces: of its writes. */
+static char *held_lines(guint n, guint bytes, guint *pieces)
+{
+    int fds[2];
+    /* Packets: each read gives what one write wrote. */
+    assert_int_equal(pipe2(fds, O_DIRECT | O_NONBLOCK), 0);
+    int saved = dup(STDERR_FILENO);
+    g_autofree char *filler = g_strnfill(bytes, 'x');
+    GString *all = g_string_new(NULL);
+    char buf[65536];
+    ssize_t len;
+    *pieces = 0;
+    lh_log_set_sink(NULL, NULL);
+    assert_true(dup2(fds[1], STDERR_FILENO) >= 0);
+    lh_log_hold();
+    for (guint i = 0; i < n; i++)
+        lh_log(LH_LOG_INFO, "held", "i", lh_fmt("%u", i), "filler", filler, NULL);
+    if (n * bytes < 1000)
+        assert_int_equal(read(fds[0], buf, sizeof buf), -1);
+    lh_log_release();
+    lh_log(LH_LOG_INFO, "after", NULL);
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    while ((len = read(fds[0], buf, sizeof buf)) > 0) {
+        assert_true(buf[len - 1] == '\n' && len <= 4096);
+        g_string_append_len(all, buf, len);
+        (*pieces)++;
+    }
+    close(fds[0]);
+    close(fds[1]);
+    return g_string_free(all, FALSE);
+}
+
+static void held_lines_are_written_many_at_once(void **state)
+{
+    (void)state;
+    guint pieces;
+    g_autofree char *few = held_lines(20, 10, &pieces);
+    assert_int_equal(pieces, 2); /* the held ones, and the one after */
+    g_autofree char *many = held_lines(100, 200, &pieces);
+    assert_in_range(pieces, 5, 12);
+    g_auto(GStrv) split = g_strsplit(many, "\n", -1);
+    assert_int_equal(g_strv_length(split), 102);
+    for (guint i = 0; i < 100; i++) {
+        g_autofree char *field = g_strdup_printf(" msg=held i=%u filler=x", i);
+        assert_non_null(strstr(split[i], field));
+    }
+    assert_non_null(strstr(split[100], "msg=after"));
+    assert_non_null(strstr(few, "msg=held i=19"));
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -262,6 +313,7 @@ int main(void)
         T(fmt_cuts_long_values_between_characters),
         T(threads_do_not_mix_their_lines),
         T(without_a_sink_lines_go_to_standard_error),
+        T(held_lines_are_written_many_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

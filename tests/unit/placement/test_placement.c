@@ -274,9 +274,10 @@ static void rule_ids_are_distinct(void **state)
 /* ---- against the reference ---- */
 
 #define MAX_NODES 6
+#define MANY      48 /* and enough questions for an index */
 
 typedef struct {
-    LhPlaceNode nodes[MAX_NODES];
+    LhPlaceNode nodes[MANY];
     guint n;
     LhPlaceStrategy strategy;
     gint64 reserve;
@@ -442,6 +443,160 @@ static void random_cases_follow_the_rules(void **state)
     assert_true(placed > 20000);
 }
 
+/* ---- many items on many nodes: the index gives the same answers ---- */
+
+static char many_ids[MANY][8], many_hosts[MANY][8];
+
+/* Few different capacities and zones, restarts of one host beside each other, full and empty nodes; now and
+ * then as large as sizes may be, where shares that differ by a byte are doubles next to each other. */
+static void random_fleet(GRand *rand, Model *model)
+{
+    gint64 unit = g_rand_int_range(rand, 0, 4) == 0 ? (G_GINT64_CONSTANT(1) << 53) / 60 : 1;
+    gint64 capacities[] = {unit * 60, unit * 60, unit * 37, 0};
+    gboolean limits_items = g_rand_boolean(rand), empty = g_rand_boolean(rand);
+
+    model->n = (guint)g_rand_int_range(rand, 1, MANY + 1);
+    model->strategy = g_rand_boolean(rand) ? LH_PLACE_SPREAD : LH_PLACE_PACK;
+    model->reserve = g_rand_int_range(rand, 0, 3) * 25;
+    for (guint i = 0; i < model->n; i++) {
+        g_snprintf(many_ids[i], sizeof many_ids[i], "n%02u", (i * 29) % MANY);
+        g_snprintf(many_hosts[i], sizeof many_hosts[i], "h%02u", i / 2 * 2 + (i % 8 != 1 && i % 2));
+        model->nodes[i] = (LhPlaceNode){
+            .id = many_ids[i],
+            .host = many_hosts[i],
+            .set = g_rand_int_range(rand, 0, 20) == 0 ? "blue" : "default",
+            .zone = zone_names[g_rand_int_range(rand, 0, 3)],
+            .capacity_bytes = capacities[g_rand_int_range(rand, 0, 4)],
+            .capacity_items = limits_items ? g_rand_int_range(rand, 0, 3) * 7 : 0,
+            .load_slots = g_rand_int_range(rand, 0, 12),
+        };
+        if (empty)
+            continue;
+        model->nodes[i].used_bytes = g_rand_int_range(rand, 0, 40) * unit +
+                                     g_rand_int_range(rand, 0, 3);
+        model->nodes[i].used_items = g_rand_int_range(rand, 0, 6);
+        model->nodes[i].restored_bytes = g_rand_int_range(rand, 0, 12) * unit;
+        model->nodes[i].restored_items = g_rand_int_range(rand, 0, 3);
+    }
+}
+
+static gint64 random_size(GRand *rand, const Model *model)
+{
+    gint64 most = 12;
+
+    for (guint i = 0; i < model->n; i++)
+        most = MAX(most, model->nodes[i].capacity_bytes / 6);
+    return g_rand_int_range(rand, 0, 4) == 0 ? 0 : (gint64)(g_rand_double(rand) * (double)most);
+}
+
+static void some_of(GRand *rand, const Model *model, gboolean hosts, const char **out)
+{
+    guint used = 0, n = g_rand_int_range(rand, 0, 3) == 0 ? (guint)g_rand_int_range(rand, 0, 6) : 0;
+
+    for (guint i = 0; i < n; i++) {
+        const LhPlaceNode *node = &model->nodes[g_rand_int_range(rand, 0, (gint)model->n)];
+        out[used++] = hosts ? node->host : node->id;
+    }
+    out[used] = NULL;
+}
+
+/* Why nothing was placed, as the rules of placement.h have it. */
+static LhPlaceRule expected_wait(Model *model, const LhPlaceItem *item)
+{
+    gboolean nodes = FALSE, bytes = FALSE, items = FALSE, distinct = FALSE;
+
+    for (guint i = 0; i < model->n; i++) {
+        const LhPlaceNode *node = &model->nodes[i];
+        gboolean fits, holds = in_list(item->holder_hosts, node->host);
+        if (strcmp(node->set, item->set) != 0)
+            continue;
+        nodes = TRUE;
+        fits = lh_place_free_bytes(node, model->reserve, item->restored) >= item->size_bytes;
+        bytes = bytes || fits;
+        fits = fits && lh_place_free_items(node, model->reserve, item->restored) >= 1;
+        items = items || fits;
+        distinct = distinct || (fits && !holds);
+    }
+    return !nodes      ? LH_WAIT_NODES
+           : !bytes    ? LH_WAIT_BYTES
+           : !items    ? LH_WAIT_ITEMS
+           : !distinct ? LH_WAIT_DISTINCT
+                       : LH_WAIT_SLOT;
+}
+
+/* A node takes a slot or gives something up between the items, as those do whose items come back. */
+static void disturb(GRand *rand, Model *model, LhPlacement *placement)
+{
+    LhPlaceNode *node = &model->nodes[g_rand_int_range(rand, 0, (gint)model->n)];
+    gint64 size = MIN(node->used_bytes, 3);
+
+    if (g_rand_boolean(rand)) {
+        assert_true(lh_placement_take_slot(placement, node->set, node->id) ==
+                    (node->load_slots > 0));
+        node->load_slots -= node->load_slots > 0;
+    } else if (lh_placement_give_up(placement, node->set, node->id, size, FALSE)) {
+        node->used_bytes -= size;
+        node->used_items--;
+    }
+}
+
+static guint random_run(guint seed, guint *waits)
+{
+    GRand *rand = g_rand_new_with_seed(seed);
+    const char *hosts[8], *zones[4], *warm[8];
+    guint placed = 0;
+    Model model;
+
+    random_fleet(rand, &model);
+    g_autoptr(LhPlacement) placement = placement_with(model.strategy, model.reserve, model.nodes,
+                                                      model.n);
+    for (guint i = 0; i < 150; i++) {
+        LhPlaceItem item = item_of(random_size(rand, &model));
+        item.set = g_rand_int_range(rand, 0, 30) == 0  ? "green"
+                   : g_rand_int_range(rand, 0, 6) == 0 ? "blue"
+                                                       : "default";
+        item.restored = g_rand_int_range(rand, 0, 4) == 0;
+        some_of(rand, &model, TRUE, hosts);
+        some_of(rand, &model, FALSE, warm);
+        random_list(rand, zone_names, 3, zones);
+        item.holder_hosts = hosts;
+        item.holder_zones = zones;
+        item.warm_ids = warm;
+        item.avoid_host = g_rand_boolean(rand)
+                              ? model.nodes[g_rand_int_range(rand, 0, (gint)model.n)].host
+                              : NULL;
+        LhPlaceNode *want = expected(&model, &item);
+        LhPlaceAnswer got = lh_placement_place(placement, &item);
+        if (g_strcmp0(got.node_id, want == NULL ? NULL : want->id) != 0)
+            fail_msg("seed %u item %u: placed on %s, the rules say %s", seed, i, got.node_id,
+                     want == NULL ? NULL : want->id);
+        if (want == NULL && got.rule != expected_wait(&model, &item))
+            fail_msg("seed %u item %u: waits by %s", seed, i, lh_place_rule_id(got.rule));
+        *waits |= 1U << got.rule;
+        if (want != NULL) {
+            placed++;
+            *(item.restored ? &want->restored_bytes : &want->used_bytes) += item.size_bytes;
+            *(item.restored ? &want->restored_items : &want->used_items) += 1;
+            want->load_slots--;
+        }
+        if (g_rand_int_range(rand, 0, 10) == 0)
+            disturb(rand, &model, placement);
+    }
+    g_rand_free(rand);
+    return placed;
+}
+
+static void many_items_follow_the_same_rules(void **state)
+{
+    guint placed = 0, rules = 0;
+
+    (void)state;
+    for (guint seed = 1; seed <= 600; seed++)
+        placed += random_run(seed, &rules);
+    assert_true(placed > 20000);
+    assert_true(rules == (1U << (LH_WAIT_NODES + 1)) - 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -460,6 +615,7 @@ int main(void)
         cmocka_unit_test(a_node_that_came_back_smaller_gives_up_what_does_not_fit),
         cmocka_unit_test(rule_ids_are_distinct),
         cmocka_unit_test(random_cases_follow_the_rules),
+        cmocka_unit_test(many_items_follow_the_same_rules),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

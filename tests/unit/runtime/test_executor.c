@@ -91,6 +91,69 @@ static void a_shared_compare_is_sent_once(void **state)
     lab_free(lab);
 }
 
+/* As an assigner does: two reliances of each group's own, and one of six that it shares, in turns. */
+static void plan_in_turns(const Index *index, G_GNUC_UNUSED const LhPlanContext *context,
+                          LhPlan *plan)
+{
+    if (find(index, LH_KIND_SNAPSHOT, "snap-00000") == NULL ||
+        g_tree_nnodes(index->objects[LH_KIND_REPLICA]) > 0)
+        return;
+    for (guint i = 0; i < 240; i++) {
+        g_autofree char *own = g_strdup_printf("own-%u", i);
+        g_autofree char *shared = g_strdup_printf("cache/node-%u", i % 6);
+        lh_plan_begin(plan);
+        plan_one(plan, "snap-00000", i);
+        lh_plan_rely(plan, LH_KIND_SNAPSHOT, own, 0);
+        lh_plan_rely(plan, LH_KIND_DELETION, own, 0);
+        lh_plan_rely(plan, LH_KIND_NODE, shared, 0);
+        lh_plan_end(plan);
+    }
+}
+
+/* 126 compares are the groups' own: three for each and one for each node in the transaction. */
+static void groups_that_share_go_together(void **state)
+{
+    Manager *manager;
+    Lab *lab;
+    Shape shape = run_once(17, plan_in_turns, 240, &manager, &lab);
+
+    assert_int_equal(shape.n, 6);
+    assert_true(shape.most_events >= 41);
+    assert_true(shape.most_compares <= 128);
+    lab_free(lab);
+}
+
+static Tap *early_tap;
+static guint sent_while_planning;
+
+static void plan_much(const Index *index, const LhPlanContext *context, LhPlan *plan)
+{
+    guint before = early_tap->decisions;
+
+    plan_replicas(index, context, plan);
+    sent_while_planning = MAX(sent_while_planning, early_tap->decisions - before);
+}
+
+/* etcd need not wait until the last of many groups is decided; and nothing is sent twice or left out. */
+static void the_first_of_a_large_plan_go_while_it_is_made(void **state)
+{
+    Lab *lab = lab_new(18);
+    Manager *manager = lab_manager(lab, "m0");
+
+    early_tap = manager->tap;
+    sent_while_planning = 0;
+    wait_for(lab, one_leads, 1000);
+    script.plan = plan_much;
+    publish(lab, 0, 5000);
+    wait_for(lab, quiet, 5000);
+    assert_int_equal(sent_while_planning, 32);
+    assert_int_equal(n_keys(lab, "decided/replicas/"), 5000);
+    assert_int_equal(manager->tap->decisions,
+                     metric(manager, "etcd_txn_total", "result=\"committed\""));
+    assert_true(manager->tap->decisions <= 5000 / 63 + 2);
+    lab_free(lab);
+}
+
 static void plan_groups(const Index *index, G_GNUC_UNUSED const LhPlanContext *context,
                         LhPlan *plan)
 {
@@ -208,6 +271,36 @@ static void what_contradicts_each_other_goes_apart(void **state)
     lab_free(lab);
 }
 
+/* The first makes what the other two rely on not being there, one by name and one by prefix. */
+static void plan_on_absence(const Index *index, G_GNUC_UNUSED const LhPlanContext *context,
+                            LhPlan *plan)
+{
+    if (find(index, LH_KIND_SNAPSHOT, "snap-00000") == NULL ||
+        g_tree_nnodes(index->objects[LH_KIND_REPLICA]) > 0)
+        return;
+    for (guint i = 0; i < 3; i++) {
+        lh_plan_begin(plan);
+        plan_one(plan, "snap-00000", i);
+        if (i == 1)
+            lh_plan_rely(plan, LH_KIND_REPLICA, "snap-00000.default.0", 0);
+        if (i == 2)
+            lh_plan_rely_none(plan, LH_KIND_REPLICA, "snap-00000.");
+        lh_plan_end(plan);
+    }
+}
+
+/* etcd compares before it writes: in one transaction all three would pass. */
+static void what_relies_on_what_is_written_goes_apart(void **state)
+{
+    Manager *manager;
+    Lab *lab;
+    Shape shape = run_once(19, plan_on_absence, 1, &manager, &lab);
+
+    assert_int_equal(shape.n, 1);
+    assert_int_equal(manager->tap->decisions, 3);
+    lab_free(lab);
+}
+
 static void at_most_so_many_are_in_flight(void **state)
 {
     Lab *lab = lab_new(15);
@@ -217,7 +310,7 @@ static void at_most_so_many_are_in_flight(void **state)
     publish(lab, 0, 7000);
     wait_for(lab, quiet, 5000);
     assert_int_equal(manager->tap->decisions, 112);
-    assert_int_equal(manager->tap->most_in_flight, 64);
+    assert_int_equal(manager->tap->most_in_flight, 32);
     lab_free(lab);
 }
 
@@ -518,7 +611,10 @@ int main(void)
         cmocka_unit_test(groups_are_never_split),
         cmocka_unit_test(what_excludes_each_other_goes_apart),
         cmocka_unit_test(what_contradicts_each_other_goes_apart),
+        cmocka_unit_test(what_relies_on_what_is_written_goes_apart),
         cmocka_unit_test(at_most_so_many_are_in_flight),
+        cmocka_unit_test(groups_that_share_go_together),
+        cmocka_unit_test(the_first_of_a_large_plan_go_while_it_is_made),
         cmocka_unit_test(a_lost_reply_is_looked_after),
         cmocka_unit_test(a_lost_request_is_looked_after),
         cmocka_unit_test(a_late_request_is_refused),
