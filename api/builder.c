@@ -89,6 +89,15 @@ void lh_builder_set_string(LhBuilder *b, guint32 place, const char *text, gsize 
     copy[len] = '\0';
 }
 
+void lh_builder_set_shared(LhBuilder *b, guint32 place, const char *text, gsize len)
+{
+    const char *first = (const char *)b->chars.data;
+    if (b->chars.len > len && memcmp(first, text, len) == 0 && first[len] == '\0')
+        set_mended(b, place, 0, 1);
+    else
+        lh_builder_set_string(b, place, text, len);
+}
+
 void lh_builder_set_words(LhBuilder *b, guint32 place, guint32 target)
 {
     set_mended(b, place, target, 0);
@@ -99,10 +108,19 @@ void lh_builder_set_static(LhBuilder *b, guint32 place, const void *target)
     memcpy(b->words.data + place, &target, sizeof target);
 }
 
-void lh_builder_set_atom(LhBuilder *b, guint32 place, const char *text)
+void lh_builder_set_atom(LhBuilder *b, guint32 place, const char *text, gsize len)
 {
     lh_builder_set_static(b, place, text);
     note_place(&b->atoms, place);
+    note_place(&b->atoms, (guint32)len);
+}
+
+static const char *intern(const char *text, gsize len)
+{
+    if (text[len] == '\0')
+        return g_ref_string_new_intern(text);
+    g_autofree char *copy = g_strndup(text, len);
+    return g_ref_string_new_intern(copy);
 }
 
 static guint32 noted_place(const LhBuilderArea *area, gsize offset)
@@ -112,9 +130,11 @@ static guint32 noted_place(const LhBuilderArea *area, gsize offset)
     return place;
 }
 
-gpointer lh_builder_finish(LhBuilder *b)
+gpointer lh_builder_finish(LhBuilder *b, LhSlab *slab, gboolean *in_slab)
 {
-    char *block = g_malloc(b->words.len + b->chars.len);
+    gsize size = b->words.len + b->chars.len;
+    *in_slab = size <= LH_SLAB_MAX_BYTES;
+    char *block = *in_slab ? lh_slab_alloc(slab, size) : g_malloc(size);
     memcpy(block, b->words.data, b->words.len);
     memcpy(block + b->words.len, b->chars.data, b->chars.len);
     for (gsize i = 0; i < b->mends.len; i += sizeof(guint32)) {
@@ -124,11 +144,11 @@ gpointer lh_builder_finish(LhBuilder *b)
         const char *target = block + (value & 1) * b->words.len + value / 2;
         memcpy(at, &target, sizeof target);
     }
-    for (gsize i = 0; i < b->atoms.len; i += sizeof(guint32)) {
+    for (gsize i = 0; i < b->atoms.len; i += 2 * sizeof(guint32)) {
         char *at = block + noted_place(&b->atoms, i);
         const char *text;
         memcpy(&text, at, sizeof text);
-        const char *atom = g_ref_string_new_intern(text);
+        const char *atom = intern(text, noted_place(&b->atoms, i + sizeof(guint32)));
         memcpy(at, &atom, sizeof atom);
     }
     return block;

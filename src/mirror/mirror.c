@@ -242,7 +242,7 @@ static gboolean unchanged(const LhObject *known, const LhObject *listed)
     const char *known_raw, *listed_raw;
 
     if (known == NULL || known->mod_rev != listed->mod_rev ||
-        known->create_rev != listed->create_rev || known->lease != listed->lease ||
+        known->create_rev != listed->create_rev || lh_object_lease(known) != lh_object_lease(listed) ||
         lh_object_known(known) != lh_object_known(listed))
         return FALSE;
     known_raw = lh_object_raw(known, &known_len);
@@ -338,10 +338,8 @@ static void remove_absent(LhMirror *mirror)
     for (guint i = 0; i < mirror->listed->len; i++)
         g_hash_table_add(listed, g_ptr_array_index(mirror->listed, i));
     for (guint kind = 0; kind < LH_N_KINDS; kind++) {
-        GHashTableIter iter;
-        gpointer object;
-        g_hash_table_iter_init(&iter, mirror->store.kinds[kind]);
-        while (g_hash_table_iter_next(&iter, &object, NULL))
+        LhObject *object;
+        for (gsize at = 0; (object = lh_name_set_next(&mirror->store.kinds[kind], &at)) != NULL;)
             if (!g_hash_table_contains(listed, object))
                 g_ptr_array_add(absent, lh_object_ref(object));
     }
@@ -492,7 +490,7 @@ const LhObject *lh_mirror_get(const LhMirror *mirror, LhKind kind, const char *n
 
 guint lh_mirror_count(const LhMirror *mirror, LhKind kind)
 {
-    return g_hash_table_size(mirror->store.kinds[kind]);
+    return (guint)mirror->store.kinds[kind].n;
 }
 
 guint lh_mirror_invalid(const LhMirror *mirror, LhKind kind)
@@ -504,11 +502,9 @@ guint lh_mirror_invalid(const LhMirror *mirror, LhKind kind)
 void lh_mirror_foreach(const LhMirror *mirror, LhKind kind,
                        void (*func)(const LhObject *object, gpointer data), gpointer data)
 {
-    GHashTableIter iter;
-    gpointer object;
+    const LhObject *object;
 
-    g_hash_table_iter_init(&iter, mirror->store.kinds[kind]);
-    while (g_hash_table_iter_next(&iter, &object, NULL))
+    for (gsize at = 0; (object = lh_name_set_next(&mirror->store.kinds[kind], &at)) != NULL;)
         func(object, data);
 }
 
@@ -521,11 +517,9 @@ GPtrArray *lh_mirror_list(const LhMirror *mirror, LhKind kind)
 {
     GPtrArray *all = g_ptr_array_new_full(lh_mirror_count(mirror, kind),
                                           (GDestroyNotify)lh_object_unref);
-    GHashTableIter iter;
-    gpointer object;
+    const LhObject *object;
 
-    g_hash_table_iter_init(&iter, mirror->store.kinds[kind]);
-    while (g_hash_table_iter_next(&iter, &object, NULL))
+    for (gsize at = 0; (object = lh_name_set_next(&mirror->store.kinds[kind], &at)) != NULL;)
         g_ptr_array_add(all, lh_object_ref(object));
     g_ptr_array_sort(all, by_name);
     return all;

@@ -30,7 +30,7 @@ static void dump_object(GString *out, const LhObject *object)
     lh_json_append_int(out, object->mod_rev);
     lh_json_append_key(out, "lease");
     /* A lease id has 63 bits, more than a JSON number holds. */
-    g_string_append_printf(out, "\"%016" G_GINT64_MODIFIER "x\"", (guint64)object->lease);
+    g_string_append_printf(out, "\"%016" G_GINT64_MODIFIER "x\"", (guint64)lh_object_lease(object));
     if (raw == NULL) {
         g_autofree char *printed = lh_object_print((LhKind)object->kind, object);
         append_member(out, "value", printed);

@@ -77,7 +77,7 @@ static void snapshot_times_are_in_order_and_in_range(void **state)
         LH_KIND_SNAPSHOT, "{\"service\":\"a\",\"startTime\":\"9999-01-01T00:00:00Z\","
                           "\"endTime\":1,\"sizeBytes\":1," URI "}");
     assert_false(lh_object_known(far));
-    assert_true(g_str_has_prefix(far->error, "startTime: "));
+    assert_true(g_str_has_prefix(lh_object_error(far), "startTime: "));
 }
 
 static void sizes_are_exact_or_refused(void **state)
@@ -155,7 +155,7 @@ static void files_stay_below_the_uri(void **state)
         g_autoptr(LhObject) object = parse_fields(LH_KIND_SNAPSHOT, json);
         if (lh_object_known(object))
             fail_msg("taken: %s", bad[i]);
-        assert_true(g_str_has_prefix(object->error, "sha256: "));
+        assert_true(g_str_has_prefix(lh_object_error(object), "sha256: "));
     }
     for (guint i = 0; i < G_N_ELEMENTS(good); i++) {
         g_autofree char *json = g_strdup_printf(

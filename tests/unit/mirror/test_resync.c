@@ -162,8 +162,9 @@ static void the_lease_of_a_key_is_part_of_it(void **state)
     pass(&lab, 30000);
     expect_told(&lab, "+leaders/admission/0000000000000001@2 =3 !3>2 "
                       "~leaders/admission/0000000000000001@2 =2");
-    assert_int_equal(lh_mirror_get(lab.mirror, LH_KIND_LEADER, "admission/0000000000000001")->lease,
-                     lease);
+    assert_int_equal(
+        lh_object_lease(lh_mirror_get(lab.mirror, LH_KIND_LEADER, "admission/0000000000000001")),
+        lease);
     fake_etcd_backup_free(backup);
     lab_free(&lab);
 }
