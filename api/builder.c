@@ -115,12 +115,23 @@ void lh_builder_set_atom(LhBuilder *b, guint32 place, const char *text, gsize le
     note_place(&b->atoms, (guint32)len);
 }
 
+/* Neighbours mostly have the same atoms: a few that were used lately are found without the lock and the
+ * hash of all. It holds a reference to each. */
 static const char *intern(const char *text, gsize len)
 {
-    if (text[len] == '\0')
-        return g_ref_string_new_intern(text);
+    static char *lately[256];
+    guint32 mix = (guint32)len;
+    for (gsize i = len > 8 ? len - 8 : 0; i < len; i++)
+        mix = mix * 31 + (guchar)text[i];
+    char **slot = &lately[mix % G_N_ELEMENTS(lately)];
+    if (*slot != NULL && g_ref_string_length(*slot) == len && memcmp(*slot, text, len) == 0)
+        return g_ref_string_acquire(*slot);
     g_autofree char *copy = g_strndup(text, len);
-    return g_ref_string_new_intern(copy);
+    char *atom = g_ref_string_new_intern(copy);
+    if (*slot != NULL)
+        g_ref_string_release(*slot);
+    *slot = g_ref_string_acquire(atom);
+    return atom;
 }
 
 static guint32 noted_place(const LhBuilderArea *area, gsize offset)

@@ -288,7 +288,11 @@ static LhObject *parse_known(LhKind kind, const char *name, const char *value, g
     Source source = {.lease = lease};
     if (!open_source(&source, kind, name, error))
         return NULL;
-    g_autoptr(cJSON) json = lh_json_parse(value, len, LH_JSON_MAX_BYTES, error);
+    LhJsonRoom room;
+    g_autoptr(cJSON) tree = NULL;
+    const cJSON *json = lh_json_parse_plain(&room, value, len);
+    if (json == NULL)
+        json = tree = lh_json_parse(value, len, LH_JSON_MAX_BYTES, error);
     if (json == NULL)
         return NULL;
     if (!cJSON_IsObject(json)) {

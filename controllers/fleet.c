@@ -126,15 +126,18 @@ const LhSettings *lh_fleet_settings_of(gconstpointer index, const char *controll
     return lh_fleet_settings(index, controller);
 }
 
+gboolean lh_fleet_described(const LhFleet *fleet, const char *plural, const char *name)
+{
+    g_autofree char *subject = g_strconcat(plural, "/", name, NULL);
+
+    return g_hash_table_contains(fleet->described, subject);
+}
+
 const LhObject *lh_fleet_status(const LhFleet *fleet, const char *plural, const char *name,
                                 const char *controller)
 {
-    g_autofree char *subject = g_strconcat(plural, "/", name, NULL);
-    g_autofree char *key = NULL;
+    g_autofree char *key = g_strconcat(plural, "/", name, "/", controller, NULL);
 
-    if (!g_hash_table_contains(fleet->described, subject))
-        return NULL;
-    key = g_strconcat(subject, "/", controller, NULL);
     return g_hash_table_lookup(fleet->statuses, key);
 }
 

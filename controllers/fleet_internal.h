@@ -25,6 +25,8 @@ void lh_fleet_drop_host(LhFleet *fleet, LhFleetHost *host);
 void lh_fleet_drop_subject(LhFleet *fleet, LhFleetSubject *subject);
 void lh_fleet_drop_presence(LhFleet *fleet, LhFleetPresence *presence);
 
+/* Whether it has any status. */
+gboolean lh_fleet_described(const LhFleet *fleet, const char *plural, const char *name);
 /* Puts a reference to @object (may be NULL) into *slot in place of what is there. */
 void lh_fleet_hold(const LhObject **slot, const LhObject *object);
 void lh_fleet_link_service(LhFleet *fleet, LhFleetSnapshot *snapshot, const char *service);

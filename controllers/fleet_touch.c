@@ -217,7 +217,10 @@ static gboolean is_live(const LhFleetReplica *replica)
 static gboolean parked_differs(const LhFleet *fleet, const LhFleetReplica *replica)
 {
     const LhRetry *retry = (const LhRetry *)replica->retry;
-    const LhObject *status = lh_fleet_status(fleet, "replicas", replica->name, "cache-assigner");
+    const LhObject *status = lh_fleet_described(fleet, "replicas", replica->name)
+                                 ? lh_fleet_status(fleet, "replicas", replica->name,
+                                                   "cache-assigner")
+                                 : NULL;
     gboolean parked = retry != NULL && lh_object_known(replica->retry) && retry->parked &&
                       !lh_fleet_retry_void(replica);
 
@@ -318,9 +321,8 @@ static void touch_creation(LhFleet *fleet, LhFleetSnapshot *snapshot, const char
                                         differ) & 1;
 }
 
-static gboolean missing_differs(const LhFleet *fleet, const LhFleetSnapshot *snapshot)
+static gboolean missing_differs(const LhFleetSnapshot *snapshot, const LhObject *status)
 {
-    const LhObject *status = lh_fleet_status(fleet, "snapshots", snapshot->name, "replica-creator");
     LhCondition condition = {.message = NULL};
     gboolean missing = lh_fleet_service_missing(snapshot, &condition);
     gboolean differs = lh_status_differs(status, missing ? snapshot->object->mod_rev : 0,
@@ -330,10 +332,9 @@ static gboolean missing_differs(const LhFleet *fleet, const LhFleetSnapshot *sna
     return differs;
 }
 
-static gboolean valid_differs(const LhFleet *fleet, const LhFleetSnapshot *snapshot,
+static gboolean valid_differs(const LhFleetSnapshot *snapshot, const LhObject *status,
                               const char *invalid)
 {
-    const LhObject *status = lh_fleet_status(fleet, "snapshots", snapshot->name, "admission");
     LhCondition condition;
     guint n;
 
@@ -349,12 +350,17 @@ static gboolean valid_differs(const LhFleet *fleet, const LhFleetSnapshot *snaps
 void lh_fleet_touch_snapshot(LhFleet *fleet, LhFleetSnapshot *snapshot)
 {
     g_autofree char *invalid = lh_fleet_snapshot_invalid(fleet, snapshot);
+    const LhObject *missing = NULL, *valid = NULL;
 
+    if (lh_fleet_described(fleet, "snapshots", snapshot->name)) {
+        missing = lh_fleet_status(fleet, "snapshots", snapshot->name, "replica-creator");
+        valid = lh_fleet_status(fleet, "snapshots", snapshot->name, "admission");
+    }
     touch_creation(fleet, snapshot, invalid);
     snapshot->missing_todo = set_member(fleet->missing_todo, snapshot, snapshot->missing_todo,
-                                        missing_differs(fleet, snapshot)) & 1;
+                                        missing_differs(snapshot, missing)) & 1;
     snapshot->valid_todo = set_member(fleet->valid_todo, snapshot, snapshot->valid_todo,
-                                      valid_differs(fleet, snapshot, invalid)) & 1;
+                                      valid_differs(snapshot, valid, invalid)) & 1;
     for (guint i = 0; snapshot->replicas != NULL && i < snapshot->replicas->len; i++)
         lh_fleet_touch_replica(fleet, g_ptr_array_index(snapshot->replicas, i));
 }

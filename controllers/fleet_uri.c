@@ -55,11 +55,15 @@ static gboolean lies_below(const LhUri *uri, const char *dir, gsize len)
 
 typedef void (*HolderFunc)(LhFleetSnapshot *holder, gpointer data);
 
-static void each_holder(const LhFleet *fleet, const char *uri, HolderFunc func, gpointer data)
+/* @but (may be NULL) is left out. */
+static void each_holder(const LhFleet *fleet, const char *uri, const LhFleetSnapshot *but,
+                        HolderFunc func, gpointer data)
 {
     gsize len;
     const char *last = last_segment(uri, &len);
-    LhFleetSnapshot *named = lh_name_set_get_n(&fleet->snapshots, last, len);
+    LhFleetSnapshot *named = but != NULL && is_regular(uri, but->name)
+                                 ? NULL
+                                 : lh_name_set_get_n(&fleet->snapshots, last, len);
     const LhSnapshot *object = named == NULL ? NULL : lh_fleet_snapshot_object(named);
     const GPtrArray *odd = g_hash_table_size(fleet->odd_uris) == 0
                                ? NULL
@@ -68,7 +72,8 @@ static void each_holder(const LhFleet *fleet, const char *uri, HolderFunc func, 
     if (object != NULL && lh_uri_is(&object->uri, uri))
         func(named, data);
     for (guint i = 0; odd != NULL && i < odd->len; i++)
-        func(g_ptr_array_index(odd, i), data);
+        if (g_ptr_array_index(odd, i) != but)
+            func(g_ptr_array_index(odd, i), data);
 }
 
 static void each_below(const LhFleet *fleet, const char *uri, HolderFunc func, gpointer data)
@@ -113,7 +118,7 @@ static LhFleetDir *make_dir(LhFleet *fleet, const char *uri, gsize len)
     dir = g_malloc0(sizeof *dir + len + 1);
     dir->name = memcpy(dir->text, uri, len);
     dir->up = make_dir(fleet, uri, parent_length(uri, len));
-    each_holder(fleet, dir->name, count_holder, &dir->holders);
+    each_holder(fleet, dir->name, NULL, count_holder, &dir->holders);
     lh_name_set_put(&fleet->dirs, dir);
     return dir;
 }
@@ -250,7 +255,7 @@ static void collide(LhFleetSnapshot *other, gpointer data)
 {
     Collision *collision = data;
 
-    if (other != collision->self && is_older(other, collision->self) &&
+    if (is_older(other, collision->self) &&
         (collision->older == NULL || is_older(other, collision->older)))
         collision->older = other;
 }
@@ -262,11 +267,11 @@ static const LhFleetSnapshot *find_collision(const LhFleet *fleet, const LhFleet
     gsize len = strlen(uri);
     LhFleetDir *below = get_dir(fleet, uri, len);
 
-    each_holder(fleet, uri, collide, &collision);
+    each_holder(fleet, uri, self, collide, &collision);
     for (const LhFleetDir *dir = get_dir(fleet, uri, parent_length(uri, len)); dir != NULL;
          dir = dir->up)
         if (dir->holders != 0)
-            each_holder(fleet, dir->name, collide, &collision);
+            each_holder(fleet, dir->name, self, collide, &collision);
     if (below != NULL)
         collide(oldest_below(fleet, below), &collision);
     return collision.older;
@@ -307,17 +312,20 @@ static void gather(LhFleetSnapshot *holder, gpointer data)
 void lh_fleet_uri_touch(LhFleet *fleet, const char *uri, const LhFleetSnapshot *but)
 {
     g_autoptr(GPtrArray) found = g_ptr_array_new();
+    const LhFleetDir *dir = NULL;
 
-    each_holder(fleet, uri, gather, found);
-    for (gsize len = parent_length(uri, strlen(uri)); len != 0; len = parent_length(uri, len)) {
-        const LhFleetDir *dir = get_dir(fleet, uri, len);
-        g_autofree char *parent = NULL;
-        if (dir != NULL && dir->holders == 0)
-            continue;
-        /* Its last one below may be what has just gone. */
-        parent = g_strndup(uri, len);
-        each_holder(fleet, parent, gather, found);
+    each_holder(fleet, uri, but, gather, found);
+    for (gsize len = parent_length(uri, strlen(uri)); len != 0 && dir == NULL;
+         len = parent_length(uri, len)) {
+        dir = get_dir(fleet, uri, len);
+        if (dir == NULL) { /* what has just gone was the last one below it */
+            g_autofree char *parent = g_strndup(uri, len);
+            each_holder(fleet, parent, but, gather, found);
+        }
     }
+    for (; dir != NULL; dir = dir->up)
+        if (dir->holders != 0)
+            each_holder(fleet, dir->name, but, gather, found);
     if (get_dir(fleet, uri, strlen(uri)) != NULL)
         each_below(fleet, uri, gather, found);
     for (guint i = 0; i < found->len; i++)

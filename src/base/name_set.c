@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define FIRST_PLACES 16
+#define AHEAD        16 /* places, for memory to arrive in time */
 
 typedef struct {
     gsize first;
@@ -22,13 +23,18 @@ static const char *name_of(const LhNameSet *set, gconstpointer record)
 
 static guint64 hash_name(const char *name, gsize len)
 {
-    guint64 hash = G_GUINT64_CONSTANT(14695981039346656037); /* FNV-1a */
-    for (gsize i = 0; i < len; i++)
-        hash = (hash ^ (guchar)name[i]) * G_GUINT64_CONSTANT(1099511628211);
-    /* The last bytes have not reached the high bits, which choose the place. */
-    hash ^= hash >> 32;
-    hash *= G_GUINT64_CONSTANT(0x9e3779b97f4a7c15);
-    return hash;
+    const guint64 odd = G_GUINT64_CONSTANT(0x9e3779b97f4a7c15);
+    guint64 hash = len * odd, word = 0;
+    for (; len >= sizeof word; len -= sizeof word, name += sizeof word) {
+        memcpy(&word, name, sizeof word);
+        hash = (hash ^ word) * odd;
+        hash ^= hash >> 32;
+    }
+    word = 0;
+    memcpy(&word, name, len);
+    hash = (hash ^ word) * odd;
+    hash = (hash ^ hash >> 32) * odd;
+    return hash ^ hash >> 29;
 }
 
 static Place place_of(const LhNameSet *set, const char *name, gsize len)
@@ -82,6 +88,15 @@ gpointer lh_name_set_get(const LhNameSet *set, const char *name)
     return lh_name_set_get_n(set, name, strlen(name));
 }
 
+/* Records and names lie anywhere: without this each costs two waits for memory. */
+static void fetch_ahead(const LhNameSet *set, gsize at)
+{
+    if (at + 2 * AHEAD < set->places && set->tags[at + 2 * AHEAD] != 0)
+        __builtin_prefetch((const char *)set->records[at + 2 * AHEAD] + set->name_at);
+    if (at + AHEAD < set->places && set->tags[at + AHEAD] != 0)
+        __builtin_prefetch(name_of(set, set->records[at + AHEAD]));
+}
+
 static void resize(LhNameSet *set, gsize places)
 {
     LhNameSet old = *set;
@@ -89,6 +104,7 @@ static void resize(LhNameSet *set, gsize places)
     set->records = g_new(gpointer, places);
     set->tags = g_new0(guint8, places);
     for (gsize i = 0; i < old.places; i++) {
+        fetch_ahead(&old, i);
         if (old.tags[i] == 0)
             continue;
         const char *name = name_of(&old, old.records[i]);
