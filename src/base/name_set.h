@@ -1,5 +1,5 @@
 /*
- * A set of records by their names, in 9 bytes for each place (about 13 for each record).
+ * A set of records by their names, in 12 bytes for each place: 14 to 17 for each record.
  *
  * A record is any struct with a `const char *` member that holds its name; where that member lies is told
  * at the start. The name belongs to the record and must not change while it is in the set, but the pointer
@@ -10,8 +10,8 @@
 #include <glib.h>
 
 typedef struct {
-    gpointer *records; /* by place; NULL: free */
-    guint8 *tags;      /* by place: bits of the name's hash, to look at few records; 0: free */
+    gpointer *records; /* by place */
+    guint32 *hashes;   /* by place: of the name; 0: free */
     gsize places, n;
     gsize name_at; /* offset of the name in a record */
 } LhNameSet;
