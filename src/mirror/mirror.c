@@ -1,7 +1,9 @@
 /*
  * List, then watch from the list's revision + 1; when the watch is lost, list again and report the
  * differences. While a list is running the mirror keeps showing the last whole state: pages are collected
- * and applied at once, so it never mixes revisions.
+ * and applied at once, so it never mixes revisions. Only of the very first list the pages are applied and told
+ * as they come, because a million changes told at once would take the loop for seconds; until it is whole,
+ * the mirror shows nothing.
  */
 #include "mirror/mirror.h"
 
@@ -11,10 +13,12 @@
 #include "etcd/watcher.h"
 #include "mirror/store.h"
 
+#include <malloc.h>
 #include <string.h>
 
 #define RELIST_FIRST_MS 100
 #define RELIST_CAP_MS   5000
+#define TRIM_AFTER_MS   500 /* when the last page has been freed */
 
 typedef struct {
     const LhMirrorFuncs *funcs;
@@ -35,10 +39,11 @@ struct LhMirror {
     gint64 heard_ms; /* monotonic, while no watcher exists */
 
     LhList *list;
-    GPtrArray *listed;        /* LhObject, references */
+    gboolean begun;           /* the store holds pages of a first list */
+    GPtrArray *listed;        /* LhObject, references; NULL while a first list is running */
     GHashTable *foreign_seen; /* set of GBytes: keys of no known kind in the running list */
     LhWatcher *watcher;
-    LhTimer *retry;
+    LhTimer *retry, *trim;
     guint attempts;
 
     guint busy; /* telling: lh_mirror_free waits until the listeners' callbacks have returned */
@@ -73,6 +78,7 @@ static void quiet(LhMirror *mirror)
     g_clear_pointer(&mirror->list, lh_list_cancel);
     g_clear_pointer(&mirror->watcher, lh_watcher_free);
     lh_timer_clear(mirror->env, &mirror->retry);
+    lh_timer_clear(mirror->env, &mirror->trim);
 }
 
 void lh_mirror_free(LhMirror *mirror)
@@ -227,12 +233,17 @@ static void apply_event(LhMirror *mirror, const LhEtcdEvent *event)
 
 /* ---- list ---- */
 
+static void collect_pages(LhMirror *mirror)
+{
+    drop_listed(mirror);
+    mirror->listed = g_ptr_array_new_with_free_func((GDestroyNotify)lh_object_unref);
+    mirror->foreign_seen = lh_mirror_foreign_new();
+}
+
+/* Of a first list too: what its pages left in the store may have changed. */
 static void on_list_restart(gpointer data)
 {
-    LhMirror *mirror = data;
-
-    g_ptr_array_set_size(mirror->listed, 0);
-    g_hash_table_remove_all(mirror->foreign_seen);
+    collect_pages(data);
 }
 
 /* Equal revisions alone prove nothing: after a restore from a backup etcd gives them out again. */
@@ -252,10 +263,24 @@ static gboolean unchanged(const LhObject *known, const LhObject *listed)
     return lh_object_same(known->kind, known, listed);
 }
 
+static void apply_page(LhMirror *mirror, const LhKv *kvs, gsize n)
+{
+    begin_telling(mirror);
+    for (gsize i = 0; i < n && !mirror->freed; i++) {
+        const LhEtcdEvent event = {.kv = kvs[i]};
+        apply_event(mirror, &event);
+    }
+    end_telling(mirror);
+}
+
 static void on_list_page(const LhKv *kvs, gsize n, gpointer data)
 {
     LhMirror *mirror = data;
 
+    if (mirror->listed == NULL) {
+        apply_page(mirror, kvs, n);
+        return;
+    }
     for (gsize i = 0; i < n; i++) {
         Key key;
         if (!key_of(mirror, &kvs[i], &key))
@@ -358,8 +383,7 @@ static void apply_list(LhMirror *mirror)
         if (lh_mirror_store_get(&mirror->store, object->kind, object->name) != object)
             put_object(mirror, lh_object_ref(object));
     }
-    if (mirror->revision != 0)
-        remove_absent(mirror);
+    remove_absent(mirror);
     g_hash_table_unref(mirror->store.foreign);
     mirror->store.foreign = g_steal_pointer(&mirror->foreign_seen);
 }
@@ -370,6 +394,15 @@ static void on_retry(gpointer data)
 
     mirror->retry = NULL;
     start_list(mirror);
+}
+
+/* The pages were large: their memory goes back to the system. */
+static void on_trim(gpointer data)
+{
+    ((LhMirror *)data)->trim = NULL;
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
 }
 
 static void on_list_done(const LhEtcdHeader *header, const GError *error, gpointer data)
@@ -394,12 +427,16 @@ static void on_list_done(const LhEtcdHeader *header, const GError *error, gpoint
     if (mirror->revision != 0 &&
         (header->revision < mirror->revision || header->cluster_id != mirror->cluster_id))
         tell_regressed(mirror, header->revision);
-    apply_list(mirror);
+    if (mirror->listed != NULL)
+        apply_list(mirror);
     drop_listed(mirror);
     mirror->revision = header->revision;
     mirror->cluster_id = header->cluster_id;
-    if (!mirror->freed)
+    if (!mirror->freed) {
         start_watch(mirror);
+        lh_timer_clear(mirror->env, &mirror->trim);
+        mirror->trim = lh_timer_in(mirror->env, TRIM_AFTER_MS, on_trim, mirror);
+    }
     tell_applied(mirror);
     end_telling(mirror);
 }
@@ -412,8 +449,9 @@ static const LhListFuncs list_funcs = {
 
 static void start_list(LhMirror *mirror)
 {
-    mirror->listed = g_ptr_array_new_with_free_func((GDestroyNotify)lh_object_unref);
-    mirror->foreign_seen = lh_mirror_foreign_new();
+    if (mirror->begun)
+        collect_pages(mirror);
+    mirror->begun = TRUE;
     mirror->list = lh_list_start(mirror->env, mirror->etcd, mirror->prefix, 0, 0, &list_funcs,
                                  mirror);
 }
@@ -483,18 +521,26 @@ gint64 lh_mirror_staleness_ms(const LhMirror *mirror)
     return MAX(0, lh_mono_ms(mirror->env) - heard);
 }
 
+/* A part of the first list only to those who are just being told of it. */
+static gboolean shows(const LhMirror *mirror)
+{
+    return mirror->revision != 0 || !mirror->begun || mirror->busy > 0;
+}
+
 const LhObject *lh_mirror_get(const LhMirror *mirror, LhKind kind, const char *name)
 {
-    return lh_mirror_store_get(&mirror->store, kind, name);
+    return shows(mirror) ? lh_mirror_store_get(&mirror->store, kind, name) : NULL;
 }
 
 guint lh_mirror_count(const LhMirror *mirror, LhKind kind)
 {
-    return (guint)mirror->store.kinds[kind].n;
+    return shows(mirror) ? (guint)mirror->store.kinds[kind].n : 0;
 }
 
 guint lh_mirror_invalid(const LhMirror *mirror, LhKind kind)
 {
+    if (!shows(mirror))
+        return 0;
     return kind == LH_N_KINDS ? g_hash_table_size(mirror->store.foreign)
                               : mirror->store.invalid[kind];
 }
@@ -504,6 +550,8 @@ void lh_mirror_foreach(const LhMirror *mirror, LhKind kind,
 {
     const LhObject *object;
 
+    if (!shows(mirror))
+        return;
     for (gsize at = 0; (object = lh_name_set_next(&mirror->store.kinds[kind], &at)) != NULL;)
         func(object, data);
 }
@@ -519,7 +567,8 @@ GPtrArray *lh_mirror_list(const LhMirror *mirror, LhKind kind)
                                           (GDestroyNotify)lh_object_unref);
     const LhObject *object;
 
-    for (gsize at = 0; (object = lh_name_set_next(&mirror->store.kinds[kind], &at)) != NULL;)
+    for (gsize at = 0;
+         shows(mirror) && (object = lh_name_set_next(&mirror->store.kinds[kind], &at)) != NULL;)
         g_ptr_array_add(all, lh_object_ref(object));
     g_ptr_array_sort(all, by_name);
     return all;

@@ -22,7 +22,8 @@ typedef struct LhMirror LhMirror;
 
 typedef struct {
     /* One key changed: created (before NULL), deleted (after NULL) or both there. The mirror shows the new
-     * state of this key already, and perhaps not yet that of others of the same revision. */
+     * state of this key already, and perhaps not yet that of others of the same revision. Of the first list
+     * changes are told as pages come, and the mirror shows nothing to others until it is whole. */
     void (*change)(const LhObject *before, const LhObject *after, gpointer data);
     /* The mirror is etcd's state at @revision, whole. Also called once after the first list. */
     void (*applied)(gint64 revision, gpointer data);

@@ -271,7 +271,7 @@ static void pages_adapt_to_the_values(void **state)
     assert_in_range(script_peek(f->etcd, S_RANGE)->limit, 1000, 1025);
     kv = (LhKv){.key = "/p/b", .key_len = 4, .value = "", .value_len = 300};
     script_answer_range(f->etcd, &reply);
-    assert_in_range(script_peek(f->etcd, S_RANGE)->limit, 150000, 200000);
+    assert_in_range(script_peek(f->etcd, S_RANGE)->limit, 75000, 100000);
     kv = (LhKv){.key = "/p/c", .key_len = 4, .value = ""};
     script_answer_range(f->etcd, &reply);
     assert_int_equal(script_peek(f->etcd, S_RANGE)->limit, 250001);
