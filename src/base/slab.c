@@ -1,6 +1,7 @@
 /*
  * Blocks of one size in aligned chunks: the chunk of a block is found by its address. A chunk with room
- * is in the list of its size; one that is full is in no list, and comes back with its first free block.
+ * is in the list of its size; one that is full is in no list, and comes back with its first free block; an
+ * empty one is spare, for any size. Chunks come and go in regions.
  */
 #include "base/slab.h"
 
@@ -34,8 +35,9 @@ void lh_slab_clear(G_GNUC_UNUSED LhSlab *slab)
 
 #else
 
-#define CHUNK_ALIGN 16384
-/* Less than the alignment by what malloc puts before a block: so the next chunk fits right behind. */
+#define CHUNK_ALIGN   16384
+#define REGION_CHUNKS 64
+/* Less than the alignment by what malloc puts before a block: so the next region fits right behind. */
 #define CHUNK_BYTES (CHUNK_ALIGN - 16)
 
 typedef struct Free Free;
@@ -43,9 +45,17 @@ struct Free {
     Free *next;
 };
 
+/* Chunks are asked for in large numbers: each alone, among other blocks, would leave a hole. */
+struct LhSlabRegion {
+    guint8 *memory;
+    guint used;    /* chunks with blocks in use, or kept open */
+    guint touched; /* chunks that were ever used: those behind are in no list */
+};
+
 struct LhSlabChunk {
-    LhSlabChunk *next, **link; /* the list of chunks with room; link NULL: in no list */
+    LhSlabChunk *next, **link; /* the list of those with room, or of spare ones; link NULL: in none */
     LhSlab *slab;
+    LhSlabRegion *region;
     Free *free;
     guint16 size;     /* of a block */
     guint16 capacity; /* blocks */
@@ -54,10 +64,8 @@ struct LhSlabChunk {
     guint64 blocks[];
 };
 
-static void open_chunk(LhSlabChunk *chunk)
+static void put_into(LhSlabChunk **list, LhSlabChunk *chunk)
 {
-    LhSlabChunk **list = &chunk->slab->open[chunk->size / 8 - 1];
-
     chunk->next = *list;
     chunk->link = list;
     if (chunk->next != NULL)
@@ -65,7 +73,7 @@ static void open_chunk(LhSlabChunk *chunk)
     *list = chunk;
 }
 
-static void close_chunk(LhSlabChunk *chunk)
+static void take_out(LhSlabChunk *chunk)
 {
     *chunk->link = chunk->next;
     if (chunk->next != NULL)
@@ -73,16 +81,56 @@ static void close_chunk(LhSlabChunk *chunk)
     chunk->link = NULL;
 }
 
+static LhSlabChunk *chunk_of(LhSlabRegion *region, guint i)
+{
+    return (LhSlabChunk *)(region->memory + (gsize)i * CHUNK_ALIGN);
+}
+
+static LhSlabChunk *untouched_chunk(LhSlab *slab)
+{
+    if (slab->region == NULL || slab->region->touched == REGION_CHUNKS) {
+        slab->region = g_new0(LhSlabRegion, 1);
+        slab->region->memory = aligned_alloc(CHUNK_ALIGN, REGION_CHUNKS * CHUNK_ALIGN - 16);
+        g_assert(slab->region->memory != NULL); /* as g_malloc: without memory there is no going on */
+    }
+    LhSlabChunk *chunk = chunk_of(slab->region, slab->region->touched++);
+    chunk->region = slab->region;
+    return chunk;
+}
+
 static LhSlabChunk *new_chunk(LhSlab *slab, gsize size)
 {
-    LhSlabChunk *chunk = aligned_alloc(CHUNK_ALIGN, CHUNK_BYTES);
-
-    g_assert(chunk != NULL); /* as g_malloc: without memory there is no going on */
+    LhSlabChunk *chunk = slab->spare;
+    if (chunk != NULL)
+        take_out(chunk);
+    else
+        chunk = untouched_chunk(slab);
     *chunk = (LhSlabChunk){.slab = slab,
+                           .region = chunk->region,
                            .size = (guint16)size,
                            .capacity = (guint16)((CHUNK_BYTES - sizeof *chunk) / size)};
-    open_chunk(chunk);
+    chunk->region->used++;
+    put_into(&slab->open[size / 8 - 1], chunk);
     return chunk;
+}
+
+static void free_region(LhSlabRegion *region)
+{
+    for (guint i = 0; i < region->touched; i++)
+        take_out(chunk_of(region, i)); /* all are spare */
+    free(region->memory);
+    g_free(region);
+}
+
+/* It is empty. */
+static void drop_chunk(LhSlabChunk *chunk)
+{
+    LhSlabRegion *region = chunk->region;
+    LhSlab *slab = chunk->slab;
+    take_out(chunk);
+    put_into(&slab->spare, chunk);
+    if (--region->used == 0 && region != slab->region)
+        free_region(region);
 }
 
 gpointer lh_slab_alloc(LhSlab *slab, gsize size)
@@ -98,7 +146,7 @@ gpointer lh_slab_alloc(LhSlab *slab, gsize size)
     else
         block = (guint8 *)chunk->blocks + rounded * chunk->touched++;
     if (++chunk->used == chunk->capacity)
-        close_chunk(chunk);
+        take_out(chunk);
     return block;
 }
 
@@ -111,13 +159,11 @@ void lh_slab_free(gpointer block)
     head->next = chunk->free;
     chunk->free = head;
     if (chunk->link == NULL)
-        open_chunk(chunk);
+        put_into(&chunk->slab->open[chunk->size / 8 - 1], chunk);
     /* The only chunk with room stays: else one block that comes and goes would cost a chunk each time. */
     if (--chunk->used == 0 &&
-        (chunk->next != NULL || chunk->slab->open[chunk->size / 8 - 1] != chunk)) {
-        close_chunk(chunk);
-        free(chunk);
-    }
+        (chunk->next != NULL || chunk->slab->open[chunk->size / 8 - 1] != chunk))
+        drop_chunk(chunk);
 }
 
 void lh_slab_clear(LhSlab *slab)
@@ -126,12 +172,12 @@ void lh_slab_clear(LhSlab *slab)
         LhSlabChunk *next = NULL;
         for (LhSlabChunk *chunk = slab->open[i]; chunk != NULL; chunk = next) {
             next = chunk->next;
-            if (chunk->used == 0) {
-                close_chunk(chunk);
-                free(chunk);
-            }
+            if (chunk->used == 0)
+                drop_chunk(chunk);
         }
     }
+    if (slab->region != NULL && slab->region->used == 0)
+        g_clear_pointer(&slab->region, free_region);
 }
 
 #endif

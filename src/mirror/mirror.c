@@ -9,11 +9,11 @@
 
 #include "base/errors.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "etcd/list.h"
 #include "etcd/watcher.h"
 #include "mirror/store.h"
 
-#include <malloc.h>
 #include <string.h>
 
 #define RELIST_FIRST_MS 100
@@ -400,9 +400,7 @@ static void on_retry(gpointer data)
 static void on_trim(gpointer data)
 {
     ((LhMirror *)data)->trim = NULL;
-#ifdef __GLIBC__
-    malloc_trim(0);
-#endif
+    lh_memory_trim();
 }
 
 static void on_list_done(const LhEtcdHeader *header, const GError *error, gpointer data)
