@@ -22,7 +22,8 @@ typedef struct {
 typedef struct {
     LhBuilderArea words, chars;
     LhBuilderArea mends; /* of guint32: places of pointers in words */
-    LhBuilderArea atoms; /* of guint32: places in words of strings to intern, each with its length */
+    LhBuilderArea
+        atoms; /* of guint32: places in words of strings to intern, each with its length */
 } LhBuilder;
 
 void lh_builder_init(LhBuilder *b);

@@ -139,7 +139,8 @@ GPtrArray *lh_explain(gconstpointer index, const LhPlanContext *context, const c
     if (replica->object == NULL)
         line(lines, "there is no replica of this name");
     else if (!lh_object_known(replica->object))
-        line(lines, "the replica does not parse (%s): mend or remove it", lh_object_error(replica->object));
+        line(lines, "the replica does not parse (%s): mend or remove it",
+             lh_object_error(replica->object));
     for (guint i = 0; replica->assignments != NULL && i < replica->assignments->len; i++)
         explain_assignment(g_ptr_array_index(replica->assignments, i), lines, state);
     if (replica->assignments == NULL)

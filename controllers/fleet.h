@@ -147,10 +147,11 @@ typedef struct {
     GHashTable *odd_uris;      /* uri whose last segment is not its snapshot's name -> GPtrArray of
                                 * LhFleetSnapshot */
     LhNameSet dirs;            /* LhFleetDir: the directories above all snapshots' uris */
-    GHashTable *taken_uris;  /* uri -> count of Deletions that hold it */
+    GHashTable *taken_uris;    /* uri -> count of Deletions that hold it */
     GHashTable *taken_parents; /* directory above such a uri -> count */
 
-    GPtrArray *create_todo; /* LhFleetSnapshot, last to expire first: has replicas to create. A heap: see
+    GPtrArray
+        *create_todo; /* LhFleetSnapshot, last to expire first: has replicas to create. A heap: see
                              * LhFleetWalk */
     GTree *correct_todo; /* LhFleetSnapshot by name: has replicas with another expiry than due */
     GTree *missing_todo; /* LhFleetSnapshot by name: ServiceMissing to write or remove */

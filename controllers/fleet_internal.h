@@ -56,10 +56,10 @@ void lh_fleet_heap_set(GPtrArray *heap, LhFleetSnapshot *snapshot, gboolean want
 /* A directory above uris of snapshots. */
 typedef struct LhFleetDir LhFleetDir;
 struct LhFleetDir {
-    const char *name; /* text */
-    LhFleetDir *up;   /* NULL: the bucket, or the root */
-    guint below;      /* uris below it, at any depth; a directory of none is dropped */
-    guint holders;    /* uris that equal it */
+    const char *name;        /* text */
+    LhFleetDir *up;          /* NULL: the bucket, or the root */
+    guint below;             /* uris below it, at any depth; a directory of none is dropped */
+    guint holders;           /* uris that equal it */
     LhFleetSnapshot *oldest; /* of those below; NULL: has to be searched for */
     char text[];
 };

@@ -317,8 +317,8 @@ static void touch_creation(LhFleet *fleet, LhFleetSnapshot *snapshot, const char
         snapshot->deletion == NULL && invalid == NULL)
         compare_replicas(fleet, snapshot, spec, expires_at, &missing, &differ);
     lh_fleet_heap_set(fleet->create_todo, snapshot, missing, expires_at);
-    snapshot->correct_todo = set_member(fleet->correct_todo, snapshot, snapshot->correct_todo,
-                                        differ) & 1;
+    snapshot->correct_todo =
+        set_member(fleet->correct_todo, snapshot, snapshot->correct_todo, differ) & 1;
 }
 
 static gboolean missing_differs(const LhFleetSnapshot *snapshot, const LhObject *status)
@@ -340,8 +340,7 @@ static gboolean valid_differs(const LhFleetSnapshot *snapshot, const LhObject *s
 
     if (snapshot->object == NULL)
         return status != NULL;
-    if (!lh_object_known(snapshot->object) &&
-        !lh_kind_name_valid(LH_KIND_SNAPSHOT, snapshot->name))
+    if (!lh_object_known(snapshot->object) && !lh_kind_name_valid(LH_KIND_SNAPSHOT, snapshot->name))
         return status != NULL;
     n = lh_fleet_valid_condition(snapshot->object, invalid, &condition);
     return lh_status_differs(status, snapshot->object->mod_rev, &condition, n);
@@ -358,9 +357,11 @@ void lh_fleet_touch_snapshot(LhFleet *fleet, LhFleetSnapshot *snapshot)
     }
     touch_creation(fleet, snapshot, invalid);
     snapshot->missing_todo = set_member(fleet->missing_todo, snapshot, snapshot->missing_todo,
-                                        missing_differs(snapshot, missing)) & 1;
+                                        missing_differs(snapshot, missing)) &
+                             1;
     snapshot->valid_todo = set_member(fleet->valid_todo, snapshot, snapshot->valid_todo,
-                                      valid_differs(snapshot, valid, invalid)) & 1;
+                                      valid_differs(snapshot, valid, invalid)) &
+                           1;
     for (guint i = 0; snapshot->replicas != NULL && i < snapshot->replicas->len; i++)
         lh_fleet_touch_replica(fleet, g_ptr_array_index(snapshot->replicas, i));
 }

@@ -80,10 +80,9 @@ static cJSON *take_item(Reader *r, guint depth);
 static gboolean is_there_twice(const cJSON *object, const cJSON *member, guint64 *seen)
 {
     gsize len = strlen(member->string);
-    guint64 bit = G_GUINT64_CONSTANT(1)
-                  << ((len * 7 + (guchar)member->string[0] * 31 +
-                       (len > 0 ? (guchar)member->string[len - 1] : 0)) %
-                      64);
+    guint64 bit = G_GUINT64_CONSTANT(1) << ((len * 7 + (guchar)member->string[0] * 31 +
+                                             (len > 0 ? (guchar)member->string[len - 1] : 0)) %
+                                            64);
     gboolean maybe = (*seen & bit) != 0;
     *seen |= bit;
     for (const cJSON *other = object->child; maybe && other != member; other = other->next) {
@@ -169,9 +168,8 @@ const cJSON *lh_json_parse_plain(LhJsonRoom *room, const char *data, gsize len)
         return NULL;
     memcpy(room->text, data, len);
     room->text[len] = '\0';
-    Reader r = {.at = room->text,
-                .free = room->items,
-                .end = room->items + G_N_ELEMENTS(room->items)};
+    Reader r = {
+        .at = room->text, .free = room->items, .end = room->items + G_N_ELEMENTS(room->items)};
     skip_space(&r);
     cJSON *root = take_item(&r, 0);
     if (root == NULL)

@@ -38,7 +38,7 @@ void lh_slab_clear(G_GNUC_UNUSED LhSlab *slab)
 #define CHUNK_ALIGN   16384
 #define REGION_CHUNKS 64
 /* Less than the alignment by what malloc puts before a block: so the next region fits right behind. */
-#define CHUNK_BYTES (CHUNK_ALIGN - 16)
+#define CHUNK_BYTES   (CHUNK_ALIGN - 16)
 
 typedef struct Free Free;
 struct Free {
@@ -53,7 +53,8 @@ struct LhSlabRegion {
 };
 
 struct LhSlabChunk {
-    LhSlabChunk *next, **link; /* the list of those with room, or of spare ones; link NULL: in none */
+    LhSlabChunk *next,
+        **link; /* the list of those with room, or of spare ones; link NULL: in none */
     LhSlab *slab;
     LhSlabRegion *region;
     Free *free;
@@ -91,7 +92,8 @@ static LhSlabChunk *untouched_chunk(LhSlab *slab)
     if (slab->region == NULL || slab->region->touched == REGION_CHUNKS) {
         slab->region = g_new0(LhSlabRegion, 1);
         slab->region->memory = aligned_alloc(CHUNK_ALIGN, REGION_CHUNKS * CHUNK_ALIGN - 16);
-        g_assert(slab->region->memory != NULL); /* as g_malloc: without memory there is no going on */
+        g_assert(slab->region->memory !=
+                 NULL); /* as g_malloc: without memory there is no going on */
     }
     LhSlabChunk *chunk = chunk_of(slab->region, slab->region->touched++);
     chunk->region = slab->region;

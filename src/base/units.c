@@ -289,7 +289,8 @@ gboolean lh_name_valid(const char *name, gsize max_len)
         return FALSE;
     gsize n = 0;
     for (; name[n] != '\0'; n++) {
-        if (n >= max_len || !(g_ascii_isalnum(name[n]) || name[n] == '.' || name[n] == '_' || name[n] == '-'))
+        if (n >= max_len ||
+            !(g_ascii_isalnum(name[n]) || name[n] == '.' || name[n] == '_' || name[n] == '-'))
             return FALSE;
     }
     return n > 0 && g_ascii_isalnum(name[0]) && g_ascii_isalnum(name[n - 1]);

@@ -36,7 +36,8 @@ struct LhMirror {
     gint64 revision;
     guint64 cluster_id;
     gboolean open;
-    gint64 heard_ms; /* monotonic, while no watcher exists */
+    gboolean trust_progress; /* of the next watch */
+    gint64 heard_ms;         /* monotonic, while no watcher exists */
 
     LhList *list;
     gboolean begun;           /* the store holds pages of a first list */
@@ -253,7 +254,8 @@ static gboolean unchanged(const LhObject *known, const LhObject *listed)
     const char *known_raw, *listed_raw;
 
     if (known == NULL || known->mod_rev != listed->mod_rev ||
-        known->create_rev != listed->create_rev || lh_object_lease(known) != lh_object_lease(listed) ||
+        known->create_rev != listed->create_rev ||
+        lh_object_lease(known) != lh_object_lease(listed) ||
         lh_object_known(known) != lh_object_known(listed))
         return FALSE;
     known_raw = lh_object_raw(known, &known_len);
@@ -350,6 +352,7 @@ static void start_watch(LhMirror *mirror)
         .range_end = mirror->prefix_end,
         .start_revision = mirror->revision + 1,
         .cluster_id = mirror->cluster_id,
+        .trust_progress = mirror->trust_progress,
     };
 
     mirror->watcher = lh_watcher_start(mirror->env, mirror->etcd, &options, &watcher_funcs, mirror);
@@ -452,6 +455,11 @@ static void start_list(LhMirror *mirror)
     mirror->begun = TRUE;
     mirror->list = lh_list_start(mirror->env, mirror->etcd, mirror->prefix, 0, 0, &list_funcs,
                                  mirror);
+}
+
+void lh_mirror_set_version(LhMirror *mirror, const char *version)
+{
+    mirror->trust_progress = lh_etcd_progress_trusted(version);
 }
 
 void lh_mirror_start(LhMirror *mirror)

@@ -40,6 +40,8 @@ void lh_mirror_free(
 /* Listeners are called in the order in which they were added. */
 void lh_mirror_listen(LhMirror *mirror, const LhMirrorFuncs *funcs, gpointer data);
 void lh_mirror_unlisten(LhMirror *mirror, const LhMirrorFuncs *funcs, gpointer data);
+/* Which etcd answers ("3.4.23"), when that is known; for watches that are opened from then on. */
+void lh_mirror_set_version(LhMirror *mirror, const char *version);
 void lh_mirror_start(LhMirror *mirror);
 
 /* Puts one key's value in (@value NULL: deletes it) without any etcd: replaying recorded inputs. */

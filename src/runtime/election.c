@@ -225,7 +225,8 @@ void lh_election_update(Runner *runner)
     }
     if (mine->create_rev == runner->dead_create)
         return; /* deleted, but the mirror is not there yet */
-    if (lh_object_lease(mine) != lh_lease_id(runtime->lease) && !runtime->options.fault_no_leader_watch) {
+    if (lh_object_lease(mine) != lh_lease_id(runtime->lease) &&
+        !runtime->options.fault_no_leader_watch) {
         /* Somebody wrote over it, and it never goes away by itself: only another name helps. */
         lh_log(LH_LOG_ERROR, "its leader key was written over and has lost its lease", "controller",
                runner->controller->name, "next", "campaign under a new lease", NULL);

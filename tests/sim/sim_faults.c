@@ -274,7 +274,8 @@ static void revoke_lease(Sim *sim)
 {
     gboolean node = sim_chance(sim, 60);
     const LhObject *object = any_object(sim, node ? LH_KIND_NODE : LH_KIND_LEADER, "");
-    if (object == NULL || lh_object_lease(object) == 0 || !fake_etcd_lease_exists(sim->server, lh_object_lease(object)))
+    if (object == NULL || lh_object_lease(object) == 0 ||
+        !fake_etcd_lease_exists(sim->server, lh_object_lease(object)))
         return;
     sim->counters.revocations++;
     sim_trace(sim, "revoke the lease of %s", object->name);

@@ -162,7 +162,8 @@ static void bad_names_give_unknown_objects(void **state)
     g_autofree char *longest = g_strnfill(100000, '\x80');
     g_autoptr(LhObject) large = parse_value(LH_KIND_SERVICE, longest, "{}");
     assert_int_equal(strlen(large->name), 100000);
-    assert_true(strlen(lh_object_error(large)) < 500 && g_utf8_validate(lh_object_error(large), -1, NULL));
+    assert_true(strlen(lh_object_error(large)) < 500 &&
+                g_utf8_validate(lh_object_error(large), -1, NULL));
 }
 
 static void a_key_of_no_kind_gives_an_unknown_object(void **state)

@@ -3,7 +3,6 @@
  */
 #include "base/json.h"
 
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -53,10 +52,30 @@ static void everything_else_is_left(void **state)
 {
     (void)state;
     static const char *const left[] = {
-        "",           "{",          "{\"a\"}",      "{\"a\":}",   "{\"a\":1,}", "{\"a\":1,\"a\":2}",
-        "[1,]",       "[1 2]",      "01",           "-",          "-0",         "1.5",
-        "1e3",        "truex",      "nul",          "{} {}",      "\"\\n\"",    "\"\xc3\xbc\"",
-        "\"a\tb\"",   "\"open",     "{a:1}",        "{\"a\":1]",  "[1}",        "1234567890123456",
+        "",
+        "{",
+        "{\"a\"}",
+        "{\"a\":}",
+        "{\"a\":1,}",
+        "{\"a\":1,\"a\":2}",
+        "[1,]",
+        "[1 2]",
+        "01",
+        "-",
+        "-0",
+        "1.5",
+        "1e3",
+        "truex",
+        "nul",
+        "{} {}",
+        "\"\\n\"",
+        "\"\xc3\xbc\"",
+        "\"a\tb\"",
+        "\"open",
+        "{a:1}",
+        "{\"a\":1]",
+        "[1}",
+        "1234567890123456",
         "[[[[[[[[[[]]]]]]]]]]",
     };
     for (guint i = 0; i < G_N_ELEMENTS(left); i++) {
@@ -79,8 +98,9 @@ static void everything_else_is_left(void **state)
 static void damaged_values_are_read_alike(void **state)
 {
     (void)state;
-    static const char good[] = "{\"service\":\"svc-07\",\"n\":[1,-2,30],\"m\":{\"a\":\"b\",\"c\":true},"
-                               "\"startTime\":\"2026-05-01T12:00:00.000Z\",\"x\":null}";
+    static const char good[] =
+        "{\"service\":\"svc-07\",\"n\":[1,-2,30],\"m\":{\"a\":\"b\",\"c\":true},"
+        "\"startTime\":\"2026-05-01T12:00:00.000Z\",\"x\":null}";
     static const char letters[] = "{}[]\",:0123456789-+.eEtrufalsn \\\t\n\x7f\xc3\xbc/a";
     GRand *rand = g_rand_new_with_seed(3);
     guint read = 0;

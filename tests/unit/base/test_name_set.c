@@ -3,7 +3,6 @@
  */
 #include "base/name_set.h"
 
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>

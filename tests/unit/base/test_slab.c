@@ -3,7 +3,6 @@
  */
 #include "base/slab.h"
 
-
 #include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
