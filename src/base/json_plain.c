@@ -164,7 +164,7 @@ static cJSON *take_item(Reader *r, guint depth)
 
 const cJSON *lh_json_parse_plain(LhJsonRoom *room, const char *data, gsize len)
 {
-    if (len >= sizeof room->text)
+    if (len == 0 || len >= sizeof room->text)
         return NULL;
     memcpy(room->text, data, len);
     room->text[len] = '\0';
