@@ -89,6 +89,15 @@ void lh_builder_set_string(LhBuilder *b, guint32 place, const char *text, gsize 
     copy[len] = '\0';
 }
 
+void lh_builder_set_shared(LhBuilder *b, guint32 place, const char *text, gsize len)
+{
+    const char *first = (const char *)b->chars.data;
+    if (b->chars.len > len && memcmp(first, text, len) == 0 && first[len] == '\0')
+        set_mended(b, place, 0, 1);
+    else
+        lh_builder_set_string(b, place, text, len);
+}
+
 void lh_builder_set_words(LhBuilder *b, guint32 place, guint32 target)
 {
     set_mended(b, place, target, 0);
@@ -99,10 +108,30 @@ void lh_builder_set_static(LhBuilder *b, guint32 place, const void *target)
     memcpy(b->words.data + place, &target, sizeof target);
 }
 
-void lh_builder_set_atom(LhBuilder *b, guint32 place, const char *text)
+void lh_builder_set_atom(LhBuilder *b, guint32 place, const char *text, gsize len)
 {
     lh_builder_set_static(b, place, text);
     note_place(&b->atoms, place);
+    note_place(&b->atoms, (guint32)len);
+}
+
+/* Neighbours mostly have the same atoms: a few that were used lately are found without the lock and the
+ * hash of all. It holds a reference to each. */
+static const char *intern(const char *text, gsize len)
+{
+    static char *lately[256];
+    guint32 mix = (guint32)len;
+    for (gsize i = len > 8 ? len - 8 : 0; i < len; i++)
+        mix = mix * 31 + (guchar)text[i];
+    char **slot = &lately[mix % G_N_ELEMENTS(lately)];
+    if (*slot != NULL && g_ref_string_length(*slot) == len && memcmp(*slot, text, len) == 0)
+        return g_ref_string_acquire(*slot);
+    g_autofree char *copy = g_strndup(text, len);
+    char *atom = g_ref_string_new_intern(copy);
+    if (*slot != NULL)
+        g_ref_string_release(*slot);
+    *slot = g_ref_string_acquire(atom);
+    return atom;
 }
 
 static guint32 noted_place(const LhBuilderArea *area, gsize offset)
@@ -112,9 +141,11 @@ static guint32 noted_place(const LhBuilderArea *area, gsize offset)
     return place;
 }
 
-gpointer lh_builder_finish(LhBuilder *b)
+gpointer lh_builder_finish(LhBuilder *b, LhSlab *slab, gboolean *in_slab)
 {
-    char *block = g_malloc(b->words.len + b->chars.len);
+    gsize size = b->words.len + b->chars.len;
+    *in_slab = size <= LH_SLAB_MAX_BYTES;
+    char *block = *in_slab ? lh_slab_alloc(slab, size) : g_malloc(size);
     memcpy(block, b->words.data, b->words.len);
     memcpy(block + b->words.len, b->chars.data, b->chars.len);
     for (gsize i = 0; i < b->mends.len; i += sizeof(guint32)) {
@@ -124,11 +155,11 @@ gpointer lh_builder_finish(LhBuilder *b)
         const char *target = block + (value & 1) * b->words.len + value / 2;
         memcpy(at, &target, sizeof target);
     }
-    for (gsize i = 0; i < b->atoms.len; i += sizeof(guint32)) {
+    for (gsize i = 0; i < b->atoms.len; i += 2 * sizeof(guint32)) {
         char *at = block + noted_place(&b->atoms, i);
         const char *text;
         memcpy(&text, at, sizeof text);
-        const char *atom = g_ref_string_new_intern(text);
+        const char *atom = intern(text, noted_place(&b->atoms, i + sizeof(guint32)));
         memcpy(at, &atom, sizeof atom);
     }
     return block;

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "api/object.h"
+#include "base/slab.h"
 
 #define LH_BUILDER_INLINE 1024
 
@@ -21,7 +22,8 @@ typedef struct {
 typedef struct {
     LhBuilderArea words, chars;
     LhBuilderArea mends; /* of guint32: places of pointers in words */
-    LhBuilderArea atoms; /* of guint32: places in words of strings to intern */
+    LhBuilderArea
+        atoms; /* of guint32: places in words of strings to intern, each with its length */
 } LhBuilder;
 
 void lh_builder_init(LhBuilder *b);
@@ -38,8 +40,11 @@ gpointer lh_builder_at(LhBuilder *b, guint32 place);
 void lh_builder_set_string(LhBuilder *b, guint32 place, const char *text, gsize len);
 void lh_builder_set_words(LhBuilder *b, guint32 place, guint32 target);
 void lh_builder_set_static(LhBuilder *b, guint32 place, const void *target);
-/* To an atom. @text must stay valid until lh_builder_finish. */
-void lh_builder_set_atom(LhBuilder *b, guint32 place, const char *text);
+/* The same as lh_builder_set_string; stored once when it equals the very first string that was set. */
+void lh_builder_set_shared(LhBuilder *b, guint32 place, const char *text, gsize len);
+/* To an atom. @text need not be terminated, and must stay valid until lh_builder_finish. */
+void lh_builder_set_atom(LhBuilder *b, guint32 place, const char *text, gsize len);
 
-/* The block; free with g_free after its atoms were released (lh_codec_release). */
-gpointer lh_builder_finish(LhBuilder *b);
+/* The block, of @slab when it is small enough (*in_slab), else of g_malloc; free it there after its atoms
+ * were released (lh_codec_release). */
+gpointer lh_builder_finish(LhBuilder *b, LhSlab *slab, gboolean *in_slab);

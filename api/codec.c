@@ -8,6 +8,7 @@
  */
 #include "api/codec.h"
 
+#include "api/published.h"
 #include "base/errors.h"
 #include "base/units.h"
 
@@ -51,6 +52,7 @@ static const char *const expectations[] = {
     [LH_F_STRV] = "a list of strings",
     [LH_F_MAP] = "an object of strings",
     [LH_F_DIGESTS] = "an object of SHA-256 digests",
+    [LH_F_URI] = "a string",
     [LH_F_RAW] = "an object",
     [LH_F_STRUCT] = "an object",
     [LH_F_ARRAY] = "a list of objects",
@@ -121,6 +123,7 @@ gboolean lh_codec_scalar(const LhField *field, const cJSON *json, gint64 *out, c
     case LH_F_STRV:
     case LH_F_MAP:
     case LH_F_DIGESTS:
+    case LH_F_URI:
     case LH_F_RAW:
     case LH_F_STRUCT:
     case LH_F_ARRAY:
@@ -217,9 +220,54 @@ static gboolean read_string(Reader *r, const LhField *field, guint32 place, cons
     if (!check_string(r, field, json->valuestring, len, path))
         return FALSE;
     if (field->type == LH_F_ATOM)
-        lh_builder_set_atom(r->b, place, json->valuestring);
+        lh_builder_set_atom(r->b, place, json->valuestring, len);
     else
         lh_builder_set_string(r->b, place, json->valuestring, len);
+    return TRUE;
+}
+
+/* Where the last segment begins. */
+static gsize split_uri(const char *uri, gsize len)
+{
+    gsize at = len - 1;
+    while (at > 0 && uri[at - 1] != '/')
+        at--;
+    return at;
+}
+
+/* In two parts when a directory of that hash was met lately: one that holds a single uri would cost more
+ * as an atom than it saves. */
+static gboolean is_shared_dir(const char *dir, gsize len)
+{
+    static guint32 lately[4096];
+    guint32 hash = 2166136261U; /* FNV-1a */
+    for (gsize i = 0; i < len; i++)
+        hash = (hash ^ (guchar)dir[i]) * 16777619U;
+    guint32 *slot = &lately[hash % G_N_ELEMENTS(lately)];
+    gboolean shared = *slot == hash;
+    *slot = hash;
+    return shared;
+}
+
+static gboolean read_uri(Reader *r, const LhField *field, guint32 place, const cJSON *json,
+                         const LhPath *path)
+{
+    g_autoptr(GError) why = NULL;
+    if (!cJSON_IsString(json))
+        return refuse_type(r->error, path, json, LH_F_STR);
+    const char *text = json->valuestring;
+    gsize len = strlen(text);
+    if (!check_string(r, field, text, len, path))
+        return FALSE;
+    if (!lh_uri_check(text, &why))
+        return lh_refuse(r->error, path, "%s", why->message);
+    gsize at = split_uri(text, len);
+    if (!is_shared_dir(text, at)) {
+        lh_builder_set_string(r->b, place + (guint32)offsetof(LhUri, dir), text, len);
+        return TRUE;
+    }
+    lh_builder_set_atom(r->b, place + (guint32)offsetof(LhUri, dir), text, at);
+    lh_builder_set_shared(r->b, place + (guint32)offsetof(LhUri, last), text + at, len - 1 - at);
     return TRUE;
 }
 
@@ -458,6 +506,8 @@ static gboolean read_field(Reader *r, const LhField *field, guint32 base, const 
         return read_map(r, field, place, json, path);
     case LH_F_DIGESTS:
         return read_digests(r, field, place, json, path);
+    case LH_F_URI:
+        return read_uri(r, field, place, json, path);
     case LH_F_RAW:
         return read_raw(r, field, place, json, path);
     case LH_F_STRUCT:

@@ -19,6 +19,22 @@ const char *lh_enum_name(const char *const *names, int value)
     return "unknown";
 }
 
+char *lh_uri_text(const LhUri *uri)
+{
+    return uri->last == NULL ? g_strdup(uri->dir) : g_strconcat(uri->dir, uri->last, "/", NULL);
+}
+
+gboolean lh_uri_is(const LhUri *uri, const char *text)
+{
+    gsize dir = uri->dir == NULL ? 0 : strlen(uri->dir);
+    if (dir == 0 || strncmp(text, uri->dir, dir) != 0)
+        return FALSE;
+    gsize last = uri->last == NULL ? 0 : strlen(uri->last);
+    if (last == 0)
+        return text[dir] == '\0';
+    return strncmp(text + dir, uri->last, last) == 0 && strcmp(text + dir + last, "/") == 0;
+}
+
 static void blank_field(const LhField *field, char *data)
 {
     const void *empty = NULL;
@@ -76,6 +92,11 @@ void lh_codec_release(const LhField *fields, gpointer data)
             memcpy(&atom, at, sizeof atom);
             if (atom != NULL)
                 g_ref_string_release(atom);
+        } else if (field->type == LH_F_URI) {
+            LhUri uri;
+            memcpy(&uri, at, sizeof uri);
+            if (uri.last != NULL)
+                g_ref_string_release((char *)uri.dir);
         } else if (field->type == LH_F_STRUCT) {
             lh_codec_release(((const LhStructInfo *)field->sub)->fields, at);
         } else if (field->type == LH_F_ARRAY) {

@@ -63,6 +63,7 @@ typedef enum {
     LH_F_STRV,     /* const char *const * (NULL-ended); never NULL after parsing */
     LH_F_MAP,      /* const LhStrMap *: sorted by key; never NULL after parsing */
     LH_F_DIGESTS,  /* const guint8 *: file name → SHA-256, packed (lh_digests_next); never NULL */
+    LH_F_URI,      /* LhUri: a uri that lh_uri_check accepts (limits in bytes: min, max) */
     LH_F_RAW,      /* const char *: any JSON value as compact text; NULL when absent */
     LH_F_STRUCT,   /* an embedded struct at this offset; sub: const LhStructInfo * */
     LH_F_ARRAY,    /* const LhArray *: structs; sub: const LhStructInfo * */
@@ -104,6 +105,17 @@ typedef struct {
     guint n;
     const char *const *pairs; /* key, value, key, value …; sorted by key */
 } LhStrMap;
+
+/* A uri that ends in '/', in two parts, because many lie in the same directory: the text is dir, or, when
+ * last is not NULL, dir last "/". Which of the two a parsed one has is chance: ask lh_uri_text and
+ * lh_uri_is. */
+typedef struct {
+    const char *dir;  /* with last: an atom, ends in '/'. NULL: absent */
+    const char *last; /* without '/' */
+} LhUri;
+
+char *lh_uri_text(const LhUri *uri); /* NULL when absent; g_free */
+gboolean lh_uri_is(const LhUri *uri, const char *text);
 
 typedef struct {
     guint n;

@@ -5,8 +5,8 @@
  * unknown object, never an absent one), and who holds what. How single fields are read is
  * codec.c's.
  *
- * A block is: the struct, an Extra (desired kinds, unknown objects, and those with warnings),
- * arrays, strings.
+ * A block is: the struct, what few objects have (its lease, when its key is bound to one; an Extra, of
+ * desired kinds, unknown objects and those with warnings), arrays, strings, the name first.
  */
 #include "api/tables.h"
 #include "base/errors.h"
@@ -25,7 +25,18 @@ typedef struct {
     const char *raw;
     gsize raw_len;
     const char *warning;
+    const char *error;
 } Extra;
+
+/* LhObject.parts */
+enum {
+    HAS_LEASE = 1 << 0,
+    HAS_EXTRA = 1 << 1,
+    IN_SLAB = 1 << 2,
+};
+
+/* Of the loop thread, as objects are. */
+static LhSlab slab;
 
 /* What is being read. */
 typedef struct {
@@ -36,6 +47,7 @@ typedef struct {
     const cJSON *json;     /* the spec, or the flat object */
     const char *raw;       /* to keep, or NULL */
     gsize raw_len;
+    gint64 lease;
 } Source;
 
 static gsize struct_size(LhKind kind)
@@ -43,9 +55,42 @@ static gsize struct_size(LhKind kind)
     return kind < LH_N_KINDS ? lh_kind_info(kind)->size : sizeof(LhObject);
 }
 
+static gsize extra_place(const LhObject *object)
+{
+    return struct_size(object->kind) + ((object->parts & HAS_LEASE) != 0 ? sizeof(gint64) : 0);
+}
+
 static const Extra *get_extra(const LhObject *object)
 {
-    return object->extra ? (const Extra *)((const char *)object + struct_size(object->kind)) : NULL;
+    return (object->parts & HAS_EXTRA) != 0
+               ? (const Extra *)((const char *)object + extra_place(object))
+               : NULL;
+}
+
+/* Lays out the struct and what comes right behind it. Returns the place of the Extra. */
+static guint32 begin_block(LhBuilder *b, LhKind kind, gsize size, const char *name, gint64 lease,
+                           gboolean with_extra)
+{
+    lh_builder_words(b, size);
+    guint32 lease_place = lease != 0 ? lh_builder_words(b, sizeof lease) : 0;
+    guint32 extra = with_extra ? lh_builder_words(b, sizeof(Extra)) : 0;
+    LhObject *header = lh_builder_at(b, 0);
+    header->refs = 1;
+    header->kind = (guint8)kind;
+    header->parts = (guint8)((lease != 0 ? HAS_LEASE : 0) | (with_extra ? HAS_EXTRA : 0));
+    if (lease != 0)
+        memcpy(lh_builder_at(b, lease_place), &lease, sizeof lease);
+    lh_builder_set_string(b, (guint32)offsetof(LhObject, name), name, strlen(name));
+    return extra;
+}
+
+static gpointer finish_block(LhBuilder *b)
+{
+    gboolean in_slab;
+    LhObject *object = lh_builder_finish(b, &slab, &in_slab);
+    if (in_slab)
+        object->parts |= IN_SLAB;
+    return object;
 }
 
 static guint32 in_extra(guint32 extra, gsize offset)
@@ -124,26 +169,21 @@ static gboolean build(const Source *source, gboolean with_extra, LhBuilder *b, L
 {
     const LhPath spec = {.name = "spec"};
     const LhPath *path = source->info->area == LH_AREA_DESIRED ? &spec : NULL;
-    guint32 base = lh_builder_words(b, source->info->size);
-    guint32 extra = with_extra ? lh_builder_words(b, sizeof(Extra)) : 0;
-    LhObject *header = lh_builder_at(b, base);
-    header->refs = 1;
-    header->kind = (guint8)source->info->kind;
-    header->extra = with_extra != FALSE;
-    lh_codec_blank(source->info->fields, header);
+    guint32 extra = begin_block(b, source->info->kind, source->info->size, source->name,
+                                source->lease, with_extra);
+    lh_codec_blank(source->info->fields, lh_builder_at(b, 0));
     if (with_extra) {
         lh_builder_set_static(b, in_extra(extra, offsetof(Extra, labels)), &lh_empty_map);
         if (!read_envelope(source, b, extra, unknown, error))
             return FALSE;
     }
-    if (!lh_codec_struct(b, source->fields, base, source->json, path, unknown, error))
+    if (!lh_codec_struct(b, source->fields, 0, source->json, path, unknown, error))
         return FALSE;
-    lh_builder_set_string(b, (guint32)offsetof(LhObject, name), source->name, strlen(source->name));
     if (!with_extra)
         return TRUE;
     g_autofree char *warning = lh_unknown_text(unknown);
     if (warning != NULL) {
-        ((LhObject *)lh_builder_at(b, base))->warned = TRUE;
+        ((LhObject *)lh_builder_at(b, 0))->warned = TRUE;
         lh_builder_set_string(b, in_extra(extra, offsetof(Extra, warning)), warning,
                               strlen(warning));
     }
@@ -187,7 +227,7 @@ static gboolean check_fits(const LhObject *object, const Source *source, GError 
 
 static LhObject *finish(const Source *source, LhBuilder *b, GError **error)
 {
-    LhObject *object = lh_builder_finish(b);
+    LhObject *object = finish_block(b);
     gboolean ok = source->info->check == NULL || source->info->check(object, error);
     ok = ok && check_fits(object, source, error);
     if (ok && source->info->kind == LH_KIND_ACCEPTED)
@@ -242,13 +282,17 @@ static gboolean open_source(Source *source, LhKind kind, const char *name, GErro
 }
 
 static LhObject *parse_known(LhKind kind, const char *name, const char *value, gsize len,
-                             GError **error)
+                             gint64 lease, GError **error)
 {
     const LhPath spec = {.name = "spec"};
-    Source source = {.raw = NULL};
+    Source source = {.lease = lease};
     if (!open_source(&source, kind, name, error))
         return NULL;
-    g_autoptr(cJSON) json = lh_json_parse(value, len, LH_JSON_MAX_BYTES, error);
+    LhJsonRoom room;
+    g_autoptr(cJSON) tree = NULL;
+    const cJSON *json = lh_json_parse_plain(&room, value, len);
+    if (json == NULL)
+        json = tree = lh_json_parse(value, len, LH_JSON_MAX_BYTES, error);
     if (json == NULL)
         return NULL;
     if (!cJSON_IsObject(json)) {
@@ -272,24 +316,20 @@ static LhObject *parse_known(LhKind kind, const char *name, const char *value, g
 }
 
 static LhObject *unknown_new(LhKind kind, const char *name, const char *value, gsize len,
-                             const char *why)
+                             gint64 lease, const char *why)
 {
     LhBuilder b;
     lh_builder_init(&b);
-    guint32 base = lh_builder_words(&b, struct_size(kind));
-    guint32 extra = lh_builder_words(&b, sizeof(Extra));
-    LhObject *header = lh_builder_at(&b, base);
-    header->refs = 1;
-    header->kind = (guint8)kind;
-    header->extra = TRUE;
+    guint32 extra = begin_block(&b, kind, struct_size(kind), name, lease, TRUE);
+    LhObject *header = lh_builder_at(&b, 0);
+    header->unknown = TRUE;
     if (kind < LH_N_KINDS)
         lh_codec_blank(lh_kind_info(kind)->fields, header);
     ((Extra *)lh_builder_at(&b, extra))->raw_len = len = MIN(len, RAW_MAX_BYTES);
     lh_builder_set_static(&b, in_extra(extra, offsetof(Extra, labels)), &lh_empty_map);
-    lh_builder_set_string(&b, (guint32)offsetof(LhObject, name), name, strlen(name));
-    lh_builder_set_string(&b, (guint32)offsetof(LhObject, error), why, strlen(why));
+    lh_builder_set_string(&b, in_extra(extra, offsetof(Extra, error)), why, strlen(why));
     lh_builder_set_string(&b, in_extra(extra, offsetof(Extra, raw)), len > 0 ? value : "", len);
-    LhObject *object = lh_builder_finish(&b);
+    LhObject *object = finish_block(&b);
     lh_builder_clear(&b);
     return object;
 }
@@ -298,12 +338,11 @@ LhObject *lh_object_parse(LhKind kind, const char *name, const char *value, gsiz
                           gint64 create_rev, gint64 mod_rev, gint64 lease)
 {
     g_autoptr(GError) error = NULL;
-    LhObject *object = parse_known(kind, name, value, len, &error);
+    LhObject *object = parse_known(kind, name, value, len, lease, &error);
     if (object == NULL)
-        object = unknown_new(kind, name, value, len, error->message);
+        object = unknown_new(kind, name, value, len, lease, error->message);
     object->create_rev = create_rev;
     object->mod_rev = mod_rev;
-    object->lease = lease;
     if (kind == LH_KIND_ACCEPTED && lh_object_known(object)) {
         LhObject *parsed = (LhObject *)((LhAccepted *)object)->parsed;
         parsed->create_rev = create_rev;
@@ -346,7 +385,23 @@ void lh_object_unref(const LhObject *object)
         lh_codec_release(lh_kind_info(mine->kind)->fields, mine);
     if (mine->kind == LH_KIND_ACCEPTED)
         lh_object_unref(((LhAccepted *)mine)->parsed);
-    g_free(mine);
+    if ((mine->parts & IN_SLAB) != 0)
+        lh_slab_free(mine);
+    else
+        g_free(mine);
+}
+
+const char *lh_object_error(const LhObject *object)
+{
+    return object->unknown ? get_extra(object)->error : NULL;
+}
+
+gint64 lh_object_lease(const LhObject *object)
+{
+    gint64 lease = 0;
+    if ((object->parts & HAS_LEASE) != 0)
+        memcpy(&lease, (const char *)object + struct_size(object->kind), sizeof lease);
+    return lease;
 }
 
 const char *lh_object_warning(const LhObject *object)

@@ -14,13 +14,12 @@
 
 typedef struct LhObject {
     gint64 create_rev, mod_rev;
-    gint64 lease;
-    const char *name;  /* "api-logs", or composite "cache/node-1a2b3c4d/replica" */
-    const char *error; /* unknown: why it does not parse (field and reason); else NULL */
+    const char *name; /* "api-logs", or composite "cache/node-1a2b3c4d/replica" */
     guint32 refs;
     guint8 kind;
-    guint8 warned; /* has unknown fields: lh_object_warning says which */
-    guint8 extra;  /* object.c's own */
+    guint8 unknown; /* does not parse: lh_object_error says why */
+    guint8 warned;  /* has unknown fields: lh_object_warning says which */
+    guint8 parts;   /* object.c's own */
 } LhObject;
 
 /* Parses a value of @kind. Never fails on input: what does not parse, or whose name is not valid for
@@ -34,8 +33,13 @@ void lh_object_unref(const LhObject *object);    /* accepts NULL */
 
 static inline gboolean lh_object_known(const LhObject *object)
 {
-    return object->error == NULL;
+    return !object->unknown;
 }
+
+/* Of an unknown object: why it does not parse (field and reason); else NULL. Lives as long as the object. */
+const char *lh_object_error(const LhObject *object);
+/* The lease that its key is bound to; 0: none. */
+gint64 lh_object_lease(const LhObject *object);
 
 /* "unknown field spec.cahce and 2 more": one line, for a Status; NULL if none. Lives as long as the
  * object. */

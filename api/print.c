@@ -24,6 +24,13 @@ static const void *get_pointer(guint32 offset, const char *data)
     return pointer;
 }
 
+static LhUri get_uri(const LhField *field, const char *data)
+{
+    LhUri uri;
+    memcpy(&uri, data + field->offset, sizeof uri);
+    return uri;
+}
+
 static gint64 get_scalar(const LhField *field, const char *data)
 {
     if (field->type == LH_F_BOOL || field->type == LH_F_ENUM) {
@@ -101,6 +108,7 @@ static gboolean is_default(const LhField *field, const char *data)
         return *get_digests(field, data) == 0;
     case LH_F_ARRAY:
         return get_array(field, data)->n == 0;
+    case LH_F_URI:
     case LH_F_RAW:
     case LH_F_STRUCT:
         return FALSE;
@@ -114,6 +122,7 @@ static gboolean is_absent(const LhField *field, const char *data)
     case LH_F_STR:
     case LH_F_ATOM:
     case LH_F_RAW:
+    case LH_F_URI: /* its directory comes first */
         return get_string(field, data) == NULL;
     case LH_F_TIME:
         return get_scalar(field, data) < 0;
@@ -157,6 +166,12 @@ static void append_scalar(const LhField *field, gint64 value, GString *out)
         return;
     }
     text = field->type == LH_F_TIME ? lh_time_format(value) : lh_duration_format(value);
+    lh_json_append_string(out, text);
+}
+
+static void append_uri(LhUri uri, GString *out)
+{
+    g_autofree char *text = lh_uri_text(&uri);
     lh_json_append_string(out, text);
 }
 
@@ -215,6 +230,9 @@ static void append_value(const LhField *field, const char *data, GString *out)
         return;
     case LH_F_RAW:
         g_string_append(out, get_string(field, data));
+        return;
+    case LH_F_URI:
+        append_uri(get_uri(field, data), out);
         return;
     case LH_F_INT:
     case LH_F_BOOL:
@@ -275,6 +293,12 @@ char *lh_object_print(LhKind kind, const void *object)
 
 static gboolean same_struct(const LhField *fields, const char *a, const char *b);
 
+static gboolean same_uri(LhUri a, LhUri b)
+{
+    g_autofree char *text = lh_uri_text(&b);
+    return text == NULL ? a.dir == NULL : lh_uri_is(&a, text);
+}
+
 static gboolean same_strv(const char *const *a, const char *const *b)
 {
     for (; *a != NULL && *b != NULL; a++, b++) {
@@ -320,6 +344,8 @@ static gboolean same_field(const LhField *field, const char *a, const char *b)
     case LH_F_ATOM: /* a struct on the stack may hold a string that is not interned */
     case LH_F_RAW:
         return g_strcmp0(get_string(field, a), get_string(field, b)) == 0;
+    case LH_F_URI:
+        return same_uri(get_uri(field, a), get_uri(field, b));
     case LH_F_INT:
     case LH_F_BOOL:
     case LH_F_TIME:

@@ -18,7 +18,7 @@ const LhField lh_snapshot_fields[] = {
     LH_FIELD(TIME, LhSnapshot, end_time, "endTime", 0, 0, LH_DATA_TIME_MAX_MS, NULL),
     LH_FIELD(INT, LhSnapshot, max_offset, "maxOffset", 0, 0, 0, NULL),
     LH_FIELD(SIZE, LhSnapshot, size_bytes, "sizeBytes", LH_SPARSE, 0, 0, "-1"),
-    LH_FIELD(STR, LhSnapshot, uri, "uri", LH_REQUIRED, 1, URI_MAX, NULL),
+    LH_FIELD(URI, LhSnapshot, uri, "uri", LH_REQUIRED, 1, URI_MAX, NULL),
     LH_FIELD(DIGESTS, LhSnapshot, sha256, "sha256", LH_SPARSE, 0, 0, NULL),
     LH_FIELD(BOOL, LhSnapshot, live, "live", LH_SPARSE, 0, 0, NULL),
     LH_FIELDS_END,
@@ -104,12 +104,6 @@ static gboolean check_files(const guint8 *digests, GError **error)
     return TRUE;
 }
 
-static gboolean check_uri_field(const char *uri, GError **error)
-{
-    g_autoptr(GError) why = NULL;
-    return lh_uri_check(uri, &why) || lh_refuse(error, NULL, "uri: %s", why->message);
-}
-
 gboolean lh_snapshot_check(const LhObject *object, GError **error)
 {
     const LhSnapshot *snapshot = (const LhSnapshot *)object;
@@ -119,7 +113,7 @@ gboolean lh_snapshot_check(const LhObject *object, GError **error)
         return lh_refuse(error, NULL, "sizeBytes: is required, unless live");
     if (snapshot->end_time >= 0 && snapshot->end_time < snapshot->start_time)
         return lh_refuse(error, NULL, "endTime: must not be before startTime");
-    return check_uri_field(snapshot->uri, error) && check_files(snapshot->sha256, error);
+    return check_files(snapshot->sha256, error);
 }
 
 gboolean lh_recoverytask_check(const LhObject *object, GError **error)
@@ -132,5 +126,7 @@ gboolean lh_recoverytask_check(const LhObject *object, GError **error)
 
 gboolean lh_deletion_check(const LhObject *object, GError **error)
 {
-    return check_uri_field(((const LhDeletion *)object)->uri, error);
+    g_autoptr(GError) why = NULL;
+    return lh_uri_check(((const LhDeletion *)object)->uri, &why) ||
+           lh_refuse(error, NULL, "uri: %s", why->message);
 }

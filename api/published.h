@@ -10,7 +10,7 @@ typedef struct {
     gint64 start_time, end_time; /* before the year 9000; end_time -1 only while live */
     gint64 max_offset;
     gint64 size_bytes; /* -1: a live one that does not say */
-    const char *uri;
+    LhUri uri;
     const guint8 *sha256; /* file name → digest, packed: see lh_digests_next */
     gboolean live;
 } LhSnapshot;

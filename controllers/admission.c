@@ -55,7 +55,7 @@ static void forget(const LhFleet *fleet, const LhFleetSubject *subject, const ch
     if (subject->accepted != NULL && !lh_object_known(subject->accepted))
         lh_plan_note(plan, subject->kind, name, "accepted-unknown",
                      "decided/accepted/%s does not parse (%s): mend or remove it", subject->key,
-                     subject->accepted->error);
+                     lh_object_error(subject->accepted));
     lh_plan_begin(plan);
     if (subject->accepted != NULL && lh_object_known(subject->accepted))
         lh_plan_delete(plan, LH_KIND_ACCEPTED, subject->key, subject->accepted->mod_rev,

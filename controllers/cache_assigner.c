@@ -56,6 +56,7 @@ static void load(Round *round, const LhFleetReplica *replica, const LhFleetNode 
     const LhSnapshot *snapshot = lh_fleet_snapshot_object(replica->snapshot);
     g_autofree char *name = g_strconcat(LH_POOL_CACHE "/", node->id, "/", replica->name, NULL);
     g_autofree char *registration = g_strconcat(LH_POOL_CACHE "/", node->id, NULL);
+    g_autofree char *uri = lh_uri_text(&snapshot->uri);
     LhAssignment assignment = {
         .action = LH_ACTION_LOAD,
         .since = round->context->now_ms,
@@ -64,7 +65,7 @@ static void load(Round *round, const LhFleetReplica *replica, const LhFleetNode 
         .rule = rule,
         .reason = reason,
         .snapshot = snapshot->o.name,
-        .uri = snapshot->uri,
+        .uri = uri,
         .size_bytes = snapshot->size_bytes,
         .set = replica->set,
         .evict_grace_ms = round->evict_grace_ms,

@@ -52,7 +52,7 @@ static void explain_assignment(const LhFleetAssignment *record, GPtrArray *lines
     if (!lh_object_known(&assignment->o)) {
         *state = "Unknown";
         line(lines, "its assignment to node %s does not parse (%s): mend or remove it",
-             record->node->id, assignment->o.error);
+             record->node->id, lh_object_error(&assignment->o));
         return;
     }
     g_autofree char *since = lh_time_format(assignment->since);
@@ -139,7 +139,8 @@ GPtrArray *lh_explain(gconstpointer index, const LhPlanContext *context, const c
     if (replica->object == NULL)
         line(lines, "there is no replica of this name");
     else if (!lh_object_known(replica->object))
-        line(lines, "the replica does not parse (%s): mend or remove it", replica->object->error);
+        line(lines, "the replica does not parse (%s): mend or remove it",
+             lh_object_error(replica->object));
     for (guint i = 0; replica->assignments != NULL && i < replica->assignments->len; i++)
         explain_assignment(g_ptr_array_index(replica->assignments, i), lines, state);
     if (replica->assignments == NULL)

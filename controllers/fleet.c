@@ -126,6 +126,13 @@ const LhSettings *lh_fleet_settings_of(gconstpointer index, const char *controll
     return lh_fleet_settings(index, controller);
 }
 
+gboolean lh_fleet_described(const LhFleet *fleet, const char *plural, const char *name)
+{
+    g_autofree char *subject = g_strconcat(plural, "/", name, NULL);
+
+    return g_hash_table_contains(fleet->described, subject);
+}
+
 const LhObject *lh_fleet_status(const LhFleet *fleet, const char *plural, const char *name,
                                 const char *controller)
 {
@@ -139,10 +146,10 @@ char *lh_fleet_subject_invalid(const LhFleet *fleet, const LhFleetSubject *subje
     const LhObject *desired = subject->desired;
 
     if (!lh_object_known(desired))
-        return g_strdup(desired->error);
+        return g_strdup(lh_object_error(desired));
     if (subject->accepted != NULL && !lh_object_known(subject->accepted))
         return g_strdup_printf("decided/accepted/%s does not parse (%s): mend or remove it",
-                               subject->key, subject->accepted->error);
+                               subject->key, lh_object_error(subject->accepted));
     if (subject->kind == LH_KIND_SEED && ((const LhSeed *)desired)->throttle != NULL) {
         g_autofree char *key = g_strconcat("throttles/", ((const LhSeed *)desired)->throttle, NULL);
         const LhFleetSubject *throttle = g_hash_table_lookup(fleet->subjects, key);
@@ -299,14 +306,16 @@ static gboolean fold_snapshot(LhFleet *fleet, const LhObject *before, const LhOb
 {
     LhFleetSnapshot *snapshot = lh_fleet_snapshot(fleet, (after != NULL ? after : before)->name);
     const LhSnapshot *was = lh_fleet_snapshot_object(snapshot), *is;
-    g_autofree char *old_uri = was == NULL ? NULL : g_strdup(was->uri);
+    g_autofree char *old_uri = was == NULL ? NULL : lh_uri_text(&was->uri);
+    g_autofree char *new_uri = NULL;
 
-    if (was != NULL)
-        lh_fleet_uri_remove(fleet, snapshot, was->uri);
-    lh_fleet_hold(&snapshot->object, after);
+    if (old_uri != NULL)
+        lh_fleet_uri_remove(fleet, snapshot, old_uri);
+    lh_fleet_hold_snapshot(snapshot, after);
     is = lh_fleet_snapshot_object(snapshot);
-    if (is != NULL)
-        lh_fleet_uri_add(fleet, snapshot, is->uri);
+    new_uri = is == NULL ? NULL : lh_uri_text(&is->uri);
+    if (new_uri != NULL)
+        lh_fleet_uri_add(fleet, snapshot, new_uri);
     lh_fleet_link_service(fleet, snapshot, is == NULL ? NULL : is->service);
     lh_fleet_touch_snapshot(fleet, snapshot);
     for (guint i = 0; snapshot->replicas != NULL && i < snapshot->replicas->len; i++) {
@@ -314,11 +323,11 @@ static gboolean fold_snapshot(LhFleet *fleet, const LhObject *before, const LhOb
         for (guint a = 0; replica->assignments != NULL && a < replica->assignments->len; a++)
             lh_fleet_touch_assignment(fleet, g_ptr_array_index(replica->assignments, a));
     }
+    if (old_uri != NULL && g_strcmp0(old_uri, new_uri) != 0)
+        lh_fleet_uri_touch(fleet, old_uri, snapshot);
+    if (new_uri != NULL)
+        lh_fleet_uri_touch(fleet, new_uri, snapshot);
     lh_fleet_drop_snapshot(fleet, snapshot);
-    if (old_uri != NULL)
-        lh_fleet_uri_touch(fleet, old_uri);
-    if (is != NULL)
-        lh_fleet_uri_touch(fleet, is->uri);
     return TRUE;
 }
 
@@ -340,9 +349,9 @@ static gboolean fold_deletion(LhFleet *fleet, const LhObject *before, const LhOb
     lh_fleet_touch_snapshot(fleet, snapshot);
     lh_fleet_drop_snapshot(fleet, snapshot);
     if (old_uri != NULL)
-        lh_fleet_uri_touch(fleet, old_uri);
+        lh_fleet_uri_touch(fleet, old_uri, NULL);
     if (new_uri != NULL)
-        lh_fleet_uri_touch(fleet, new_uri);
+        lh_fleet_uri_touch(fleet, new_uri, NULL);
     return TRUE;
 }
 
@@ -505,6 +514,16 @@ static gboolean folds_as_subject(LhKind kind)
     return lh_kind_is_desired(kind) || kind == LH_KIND_RECOVERYTASK;
 }
 
+static void count_described(LhFleet *fleet, const char *subject, int delta)
+{
+    int n = GPOINTER_TO_INT(g_hash_table_lookup(fleet->described, subject)) + delta;
+
+    if (n == 0)
+        g_hash_table_remove(fleet->described, subject);
+    else
+        g_hash_table_insert(fleet->described, g_strdup(subject), GINT_TO_POINTER(n));
+}
+
 /* Who has written a Status must see it, so as not to write it again. */
 static gboolean fold_status(LhFleet *fleet, const LhObject *before, const LhObject *after)
 {
@@ -517,6 +536,7 @@ static gboolean fold_status(LhFleet *fleet, const LhObject *before, const LhObje
     if (last == NULL)
         return FALSE;
     subject_key = g_strndup(name, (gsize)(last - name));
+    count_described(fleet, subject_key, (after != NULL) - (before != NULL));
     if (!lh_subject_split(subject_key, &kind, &rest))
         return FALSE;
     if (kind == LH_KIND_SNAPSHOT) {
@@ -561,12 +581,11 @@ static gboolean fleet_fold(gpointer index, const LhObject *before, const LhObjec
 static gpointer fleet_new(void)
 {
     LhFleet *fleet = g_new0(LhFleet, 1);
-    GHashTable **plain[] = {&fleet->services,    &fleet->snapshots, &fleet->replicas,
-                            &fleet->assignments, &fleet->nodes,     &fleet->hosts,
-                            &fleet->subjects,    &fleet->health};
+    GHashTable **plain[] = {&fleet->services, &fleet->replicas, &fleet->assignments, &fleet->nodes,
+                            &fleet->hosts,    &fleet->subjects, &fleet->health};
     GHashTable **objects[] = {&fleet->settings, &fleet->confirmations, &fleet->brakes,
                               &fleet->statuses};
-    GHashTable **lists[] = {&fleet->warm, &fleet->uris};
+    GHashTable **lists[] = {&fleet->warm, &fleet->odd_uris};
 
     for (guint i = 0; i < G_N_ELEMENTS(plain); i++)
         *plain[i] = g_hash_table_new(g_str_hash, g_str_equal);
@@ -577,7 +596,9 @@ static gpointer fleet_new(void)
         *lists[i] = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
                                           (GDestroyNotify)g_ptr_array_unref);
     fleet->held = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
-    fleet->uri_parents = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    fleet->described = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    lh_name_set_init(&fleet->snapshots, offsetof(LhFleetSnapshot, name));
+    lh_name_set_init(&fleet->dirs, offsetof(LhFleetDir, name));
     fleet->taken_uris = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     fleet->taken_parents = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     fleet->places = lh_places_new();
@@ -602,8 +623,6 @@ static void free_records(LhFleet *fleet)
 
     FREE_EACH(services, LhFleetService, lh_object_unref(r->desired); lh_object_unref(r->accepted);
               g_ptr_array_unref(r->snapshots); g_hash_table_unref(r->orphans); g_free(r->name));
-    FREE_EACH(snapshots, LhFleetSnapshot, lh_object_unref(r->object); lh_object_unref(r->deletion);
-              g_clear_pointer(&r->replicas, g_ptr_array_unref); g_free(r->name));
     FREE_EACH(replicas, LhFleetReplica, lh_object_unref(r->object); lh_object_unref(r->retry);
               g_clear_pointer(&r->assignments, g_ptr_array_unref); g_free(r->name));
     FREE_EACH(assignments, LhFleetAssignment, lh_object_unref(r->object); lh_object_unref(r->item);
@@ -619,6 +638,22 @@ static void free_records(LhFleet *fleet)
 #undef FREE_EACH
 }
 
+static void free_snapshots(LhFleet *fleet)
+{
+    LhFleetSnapshot *snapshot;
+
+    for (gsize at = 0; (snapshot = lh_name_set_next(&fleet->snapshots, &at)) != NULL;) {
+        if (snapshot->object == NULL)
+            g_free((char *)snapshot->name);
+        lh_object_unref(snapshot->object);
+        lh_object_unref(snapshot->deletion);
+        g_clear_pointer(&snapshot->replicas, g_ptr_array_unref);
+        lh_slab_free(snapshot);
+    }
+    lh_name_set_clear(&fleet->snapshots);
+    lh_slab_clear(&fleet->slab);
+}
+
 static void fleet_free(gpointer index)
 {
     LhFleet *fleet = index;
@@ -626,14 +661,16 @@ static void fleet_free(gpointer index)
     lh_fleet_trees_clear(fleet);
     lh_places_free(fleet->places);
     free_records(fleet);
+    free_snapshots(fleet);
+    lh_fleet_uris_clear(fleet);
     g_hash_table_unref(fleet->settings);
     g_hash_table_unref(fleet->held);
     g_hash_table_unref(fleet->confirmations);
     g_hash_table_unref(fleet->brakes);
     g_hash_table_unref(fleet->statuses);
     g_hash_table_unref(fleet->warm);
-    g_hash_table_unref(fleet->uris);
-    g_hash_table_unref(fleet->uri_parents);
+    g_hash_table_unref(fleet->odd_uris);
+    g_hash_table_unref(fleet->described);
     g_hash_table_unref(fleet->taken_uris);
     g_hash_table_unref(fleet->taken_parents);
     g_free(fleet);

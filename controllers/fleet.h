@@ -15,6 +15,8 @@
 #include "api/decided.h"
 #include "api/desired.h"
 #include "api/published.h"
+#include "base/name_set.h"
+#include "base/slab.h"
 #include "controllers/places.h"
 #include "runtime/controller.h"
 
@@ -36,19 +38,22 @@ struct LhFleetService {
     GHashTable *orphans;      /* set of LhFleetReplica that name it and whose snapshot is gone */
 };
 
+/* There may be a million that nothing is to be done about: 56 bytes. */
 struct LhFleetSnapshot {
-    char *name;
+    const char *name;         /* the object's; while there is none, a copy of its own */
     const LhObject *object;   /* Snapshot, unknown or NULL */
     const LhObject *deletion; /* Deletion, unknown or NULL */
     LhFleetService *service;  /* NULL while the snapshot is not known */
-    guint service_slot;       /* its place in service->snapshots */
     GPtrArray *replicas;      /* LhFleetReplica; NULL when there are none */
-    gboolean create_todo;     /* in LhFleet.create_todo, under sort_time */
-    gboolean correct_todo;    /* in LhFleet.correct_todo */
-    gboolean missing_todo;    /* in LhFleet.missing_todo */
-    gboolean valid_todo;      /* in LhFleet.valid_todo */
     gint64 sort_time;         /* when its replicas expire, as create_todo is sorted */
+    guint32 service_slot;     /* its place in service->snapshots */
+    guint32 heap_slot : 29;   /* its place in LhFleet.create_todo, plus 1; 0: not in it */
+    guint32 correct_todo : 1; /* in LhFleet.correct_todo */
+    guint32 missing_todo : 1; /* in LhFleet.missing_todo */
+    guint32 valid_todo : 1;   /* in LhFleet.valid_todo */
 };
+
+#define LH_HEAP_SLOT_MAX ((1U << 29) - 1)
 
 /* What shall become of a replica (and of its assignment). */
 typedef enum {
@@ -126,7 +131,7 @@ struct LhFleetSubject {
 
 typedef struct {
     GHashTable *services;      /* name -> LhFleetService */
-    GHashTable *snapshots;     /* name -> LhFleetSnapshot */
+    LhNameSet snapshots;       /* LhFleetSnapshot */
     GHashTable *replicas;      /* name -> LhFleetReplica */
     GHashTable *assignments;   /* "<node>/<item>" -> LhFleetAssignment */
     GHashTable *nodes;         /* id -> LhFleetNode */
@@ -137,14 +142,18 @@ typedef struct {
     GHashTable *confirmations; /* controller -> Accepted (reference) */
     GHashTable *brakes;        /* controller -> Brake (reference) */
     GHashTable *statuses;      /* name -> Status (reference) */
+    GHashTable *described;     /* "<plural>/<name>" -> how many statuses it has */
     GHashTable *health;        /* "<pool>/<node>" -> LhFleetPresence */
     GHashTable *warm;          /* snapshot -> GPtrArray of LhFleetNode */
-    GHashTable *uris;        /* uri -> GPtrArray of LhFleetSnapshot, Deletion uris in taken_uris */
-    GHashTable *uri_parents; /* directory above a uri -> GUINT count */
-    GHashTable *taken_uris;  /* uri -> count of Deletions that hold it */
+    GHashTable *odd_uris;      /* uri whose last segment is not its snapshot's name -> GPtrArray of
+                                * LhFleetSnapshot */
+    LhNameSet dirs;            /* LhFleetDir: the directories above all snapshots' uris */
+    GHashTable *taken_uris;    /* uri -> count of Deletions that hold it */
     GHashTable *taken_parents; /* directory above such a uri -> count */
 
-    GTree *create_todo;  /* LhFleetSnapshot, last to expire first: has replicas to create */
+    GPtrArray
+        *create_todo; /* LhFleetSnapshot, last to expire first: has replicas to create. A heap: see
+                             * LhFleetWalk */
     GTree *correct_todo; /* LhFleetSnapshot by name: has replicas with another expiry than due */
     GTree *missing_todo; /* LhFleetSnapshot by name: ServiceMissing to write or remove */
     GTree *valid_todo;   /* LhFleetSnapshot by name: Valid=False to write or remove */
@@ -159,7 +168,19 @@ typedef struct {
 
     gint64 assigned_items; /* cache assignments, evictions under way included */
     gint64 evicting_items; /* of them: evictions */
+
+    LhSlab slab; /* of the LhFleetSnapshot */
 } LhFleet;
+
+/* Walks LhFleet.create_todo in order; the index must not change meanwhile. */
+typedef struct {
+    const GPtrArray *heap;
+    GPtrArray *fringe;
+} LhFleetWalk;
+
+void lh_fleet_walk_begin(LhFleetWalk *walk, const GPtrArray *heap);
+const LhFleetSnapshot *lh_fleet_walk_next(LhFleetWalk *walk); /* NULL at the end */
+void lh_fleet_walk_end(LhFleetWalk *walk);
 
 /* A node of any pool, for failure-detector. */
 typedef struct {
@@ -214,3 +235,5 @@ guint lh_fleet_valid_condition(const LhObject *object, const char *invalid, LhCo
 
 /* A sorted walk: for (n = g_tree_node_first(t); n; n = g_tree_node_next(n)) lh_tree_record(n). */
 #define lh_tree_record(node) g_tree_node_key(node)
+
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(LhFleetWalk, lh_fleet_walk_end)

@@ -25,11 +25,15 @@ void lh_fleet_drop_host(LhFleet *fleet, LhFleetHost *host);
 void lh_fleet_drop_subject(LhFleet *fleet, LhFleetSubject *subject);
 void lh_fleet_drop_presence(LhFleet *fleet, LhFleetPresence *presence);
 
+/* Whether it has any status. */
+gboolean lh_fleet_described(const LhFleet *fleet, const char *plural, const char *name);
 /* Puts a reference to @object (may be NULL) into *slot in place of what is there. */
 void lh_fleet_hold(const LhObject **slot, const LhObject *object);
 void lh_fleet_link_service(LhFleet *fleet, LhFleetSnapshot *snapshot, const char *service);
 /* The same for a replica whose snapshot is gone; NULL: it is no orphan. */
 void lh_fleet_link_orphan(LhFleet *fleet, LhFleetReplica *replica, const char *service);
+
+void lh_fleet_hold_snapshot(LhFleetSnapshot *snapshot, const LhObject *object);
 
 /* ---- touch: bring the sets to what the present objects say ---- */
 void lh_fleet_touch_service(LhFleet *fleet, LhFleetService *service);
@@ -44,9 +48,26 @@ void lh_fleet_uncount(LhFleet *fleet, LhFleetAssignment *assignment);
 void lh_fleet_trees_init(LhFleet *fleet);
 void lh_fleet_trees_clear(LhFleet *fleet);
 
+/* ---- the heap of what to create ---- */
+/* In it or not, under another time. */
+void lh_fleet_heap_set(GPtrArray *heap, LhFleetSnapshot *snapshot, gboolean want, gint64 sort_time);
+
 /* ---- uris ---- */
+/* A directory above uris of snapshots. */
+typedef struct LhFleetDir LhFleetDir;
+struct LhFleetDir {
+    const char *name;        /* text */
+    LhFleetDir *up;          /* NULL: the bucket, or the root */
+    guint below;             /* uris below it, at any depth; a directory of none is dropped */
+    guint holders;           /* uris that equal it */
+    LhFleetSnapshot *oldest; /* of those below; NULL: has to be searched for */
+    char text[];
+};
+
+/* Adding: the snapshot holds its new object already. Removing: still the old one. */
 void lh_fleet_uri_add(LhFleet *fleet, LhFleetSnapshot *snapshot, const char *uri);
 void lh_fleet_uri_remove(LhFleet *fleet, LhFleetSnapshot *snapshot, const char *uri);
 void lh_fleet_uri_take(LhFleet *fleet, const char *uri, gint delta);
-/* Touches all snapshots whose validity @uri may have changed. */
-void lh_fleet_uri_touch(LhFleet *fleet, const char *uri);
+/* Touches all snapshots (but one, which may be NULL) whose validity @uri may have changed. */
+void lh_fleet_uri_touch(LhFleet *fleet, const char *uri, const LhFleetSnapshot *but);
+void lh_fleet_uris_clear(LhFleet *fleet);

@@ -56,14 +56,27 @@ void lh_fleet_drop_service(LhFleet *fleet, LhFleetService *service)
 
 LhFleetSnapshot *lh_fleet_snapshot(LhFleet *fleet, const char *name)
 {
-    LhFleetSnapshot *snapshot = g_hash_table_lookup(fleet->snapshots, name);
+    LhFleetSnapshot *snapshot = lh_name_set_get(&fleet->snapshots, name);
 
     if (snapshot == NULL) {
-        snapshot = g_new0(LhFleetSnapshot, 1);
-        snapshot->name = g_strdup(name);
-        g_hash_table_insert(fleet->snapshots, snapshot->name, snapshot);
+        snapshot = lh_slab_alloc(&fleet->slab, sizeof *snapshot);
+        *snapshot = (LhFleetSnapshot){.name = g_strdup(name)};
+        lh_name_set_put(&fleet->snapshots, snapshot);
     }
     return snapshot;
+}
+
+void lh_fleet_hold_snapshot(LhFleetSnapshot *snapshot, const LhObject *object)
+{
+    const LhObject *before = snapshot->object;
+    char *own = before == NULL ? (char *)snapshot->name : NULL;
+
+    if (object == before)
+        return;
+    snapshot->name = object != NULL ? object->name : g_strdup(snapshot->name);
+    snapshot->object = object == NULL ? NULL : lh_object_ref(object);
+    g_free(own);
+    lh_object_unref(before);
 }
 
 void lh_fleet_link_service(LhFleet *fleet, LhFleetSnapshot *snapshot, const char *service_name)
@@ -109,10 +122,10 @@ void lh_fleet_drop_snapshot(LhFleet *fleet, LhFleetSnapshot *snapshot)
     if (snapshot->object != NULL || snapshot->deletion != NULL || snapshot->replicas != NULL ||
         snapshot->missing_todo || snapshot->valid_todo)
         return;
-    g_assert(!snapshot->create_todo && !snapshot->correct_todo);
-    g_hash_table_remove(fleet->snapshots, snapshot->name);
-    g_free(snapshot->name);
-    g_free(snapshot);
+    g_assert(snapshot->heap_slot == 0 && !snapshot->correct_todo);
+    lh_name_set_take(&fleet->snapshots, snapshot->name);
+    g_free((char *)snapshot->name); /* without an object it is a copy */
+    lh_slab_free(snapshot);
 }
 
 LhFleetReplica *lh_fleet_replica(LhFleet *fleet, const char *name)

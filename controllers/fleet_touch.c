@@ -14,15 +14,6 @@ static gint compare_i64(gint64 a, gint64 b)
     return (a > b) - (a < b);
 }
 
-static gint by_expiry_desc(gconstpointer a, gconstpointer b, gpointer data)
-{
-    const LhFleetSnapshot *left = a, *right = b;
-    gint order = compare_i64(right->sort_time, left->sort_time);
-
-    (void)data;
-    return order != 0 ? order : strcmp(left->name, right->name);
-}
-
 static gint by_snapshot_name(gconstpointer a, gconstpointer b, gpointer data)
 {
     (void)data;
@@ -67,7 +58,7 @@ static gint by_presence(gconstpointer a, gconstpointer b, gpointer data)
 
 void lh_fleet_trees_init(LhFleet *fleet)
 {
-    fleet->create_todo = g_tree_new_full(by_expiry_desc, NULL, NULL, NULL);
+    fleet->create_todo = g_ptr_array_new();
     fleet->correct_todo = g_tree_new_full(by_snapshot_name, NULL, NULL, NULL);
     fleet->missing_todo = g_tree_new_full(by_snapshot_name, NULL, NULL, NULL);
     fleet->valid_todo = g_tree_new_full(by_snapshot_name, NULL, NULL, NULL);
@@ -81,7 +72,7 @@ void lh_fleet_trees_init(LhFleet *fleet)
 
 void lh_fleet_trees_clear(LhFleet *fleet)
 {
-    g_tree_unref(fleet->create_todo);
+    g_ptr_array_unref(fleet->create_todo);
     g_tree_unref(fleet->correct_todo);
     g_tree_unref(fleet->missing_todo);
     g_tree_unref(fleet->valid_todo);
@@ -93,20 +84,19 @@ void lh_fleet_trees_clear(LhFleet *fleet)
     g_tree_unref(fleet->health_todo);
 }
 
-static void set_member(GTree *tree, gpointer record, gboolean *is, gboolean want)
+/* Returns @want. */
+static gboolean set_member(GTree *tree, gpointer record, gboolean is, gboolean want)
 {
-    if (*is && !want)
+    if (is && !want)
         g_tree_remove(tree, record);
-    else if (!*is && want)
+    else if (!is && want)
         g_tree_insert(tree, record, record);
-    *is = want;
+    return want;
 }
 
 static void set_bit(GTree *tree, LhFleetReplica *replica, guint8 bit, gboolean want)
 {
-    gboolean is = (replica->in & bit) != 0;
-
-    set_member(tree, replica, &is, want);
+    set_member(tree, replica, (replica->in & bit) != 0, want);
     replica->in = (guint8)(want ? replica->in | bit : replica->in & ~bit);
 }
 
@@ -227,7 +217,10 @@ static gboolean is_live(const LhFleetReplica *replica)
 static gboolean parked_differs(const LhFleet *fleet, const LhFleetReplica *replica)
 {
     const LhRetry *retry = (const LhRetry *)replica->retry;
-    const LhObject *status = lh_fleet_status(fleet, "replicas", replica->name, "cache-assigner");
+    const LhObject *status = lh_fleet_described(fleet, "replicas", replica->name)
+                                 ? lh_fleet_status(fleet, "replicas", replica->name,
+                                                   "cache-assigner")
+                                 : NULL;
     gboolean parked = retry != NULL && lh_object_known(replica->retry) && retry->parked &&
                       !lh_fleet_retry_void(replica);
 
@@ -291,8 +284,13 @@ static const LhReplica *regular_replica(const LhFleet *fleet, const LhFleetSnaps
 
 /* Whether replicas are missing, and whether some say another expiry than service and snapshot do. */
 static void compare_replicas(const LhFleet *fleet, const LhFleetSnapshot *snapshot,
-                             const LhService *spec, gboolean *missing, gboolean *differ)
+                             const LhService *spec, gint64 expires_at, gboolean *missing,
+                             gboolean *differ)
 {
+    if (snapshot->replicas == NULL) {
+        *missing = spec->cache_sets[0] != NULL && spec->cache_replicas > 0;
+        return;
+    }
     for (guint s = 0; spec->cache_sets[s] != NULL; s++) {
         for (gint64 ordinal = 0; ordinal < spec->cache_replicas; ordinal++) {
             gboolean present;
@@ -300,34 +298,31 @@ static void compare_replicas(const LhFleet *fleet, const LhFleetSnapshot *snapsh
                                                        ordinal, &present);
             if (!present)
                 *missing = TRUE;
-            else if (replica != NULL && replica->expires_at != snapshot->sort_time)
+            else if (replica != NULL && replica->expires_at != expires_at)
                 *differ = TRUE;
         }
     }
 }
 
-static void creation_todo(const LhFleet *fleet, const LhFleetSnapshot *snapshot, gboolean *missing,
-                          gboolean *differ)
+static void touch_creation(LhFleet *fleet, LhFleetSnapshot *snapshot, const char *invalid)
 {
     const LhSnapshot *object = lh_fleet_snapshot_object(snapshot);
     const LhService *spec = snapshot->service == NULL ? NULL
                                                       : lh_fleet_service_spec(snapshot->service);
-    g_autofree char *invalid = NULL;
+    gint64 expires_at = object != NULL && spec != NULL ? object->end_time + spec->cache_window_ms
+                                                       : 0;
+    gboolean missing = FALSE, differ = FALSE;
 
-    if (object == NULL || spec == NULL || object->live || spec->paused ||
-        snapshot->deletion != NULL)
-        return;
-    compare_replicas(fleet, snapshot, spec, missing, differ);
-    if (!*missing && !*differ)
-        return;
-    invalid = lh_fleet_snapshot_invalid(fleet, snapshot);
-    if (invalid != NULL)
-        *missing = *differ = FALSE;
+    if (object != NULL && spec != NULL && !object->live && !spec->paused &&
+        snapshot->deletion == NULL && invalid == NULL)
+        compare_replicas(fleet, snapshot, spec, expires_at, &missing, &differ);
+    lh_fleet_heap_set(fleet->create_todo, snapshot, missing, expires_at);
+    snapshot->correct_todo =
+        set_member(fleet->correct_todo, snapshot, snapshot->correct_todo, differ) & 1;
 }
 
-static gboolean missing_differs(const LhFleet *fleet, const LhFleetSnapshot *snapshot)
+static gboolean missing_differs(const LhFleetSnapshot *snapshot, const LhObject *status)
 {
-    const LhObject *status = lh_fleet_status(fleet, "snapshots", snapshot->name, "replica-creator");
     LhCondition condition = {.message = NULL};
     gboolean missing = lh_fleet_service_missing(snapshot, &condition);
     gboolean differs = lh_status_differs(status, missing ? snapshot->object->mod_rev : 0,
@@ -337,38 +332,36 @@ static gboolean missing_differs(const LhFleet *fleet, const LhFleetSnapshot *sna
     return differs;
 }
 
-static gboolean valid_differs(const LhFleet *fleet, const LhFleetSnapshot *snapshot)
+static gboolean valid_differs(const LhFleetSnapshot *snapshot, const LhObject *status,
+                              const char *invalid)
 {
-    const LhObject *status = lh_fleet_status(fleet, "snapshots", snapshot->name, "admission");
-    g_autofree char *invalid = NULL;
     LhCondition condition;
     guint n;
 
     if (snapshot->object == NULL)
         return status != NULL;
-    if (!lh_kind_name_valid(LH_KIND_SNAPSHOT, snapshot->name))
+    if (!lh_object_known(snapshot->object) && !lh_kind_name_valid(LH_KIND_SNAPSHOT, snapshot->name))
         return status != NULL;
-    invalid = lh_fleet_snapshot_invalid(fleet, snapshot);
     n = lh_fleet_valid_condition(snapshot->object, invalid, &condition);
     return lh_status_differs(status, snapshot->object->mod_rev, &condition, n);
 }
 
 void lh_fleet_touch_snapshot(LhFleet *fleet, LhFleetSnapshot *snapshot)
 {
-    const LhSnapshot *object = lh_fleet_snapshot_object(snapshot);
-    const LhService *spec = snapshot->service == NULL ? NULL
-                                                      : lh_fleet_service_spec(snapshot->service);
-    gboolean missing = FALSE, differ = FALSE;
+    g_autofree char *invalid = lh_fleet_snapshot_invalid(fleet, snapshot);
+    const LhObject *missing = NULL, *valid = NULL;
 
-    set_member(fleet->create_todo, snapshot, &snapshot->create_todo, FALSE);
-    snapshot->sort_time = object != NULL && spec != NULL ? object->end_time + spec->cache_window_ms
-                                                         : 0;
-    creation_todo(fleet, snapshot, &missing, &differ);
-    set_member(fleet->create_todo, snapshot, &snapshot->create_todo, missing);
-    set_member(fleet->correct_todo, snapshot, &snapshot->correct_todo, differ);
-    set_member(fleet->missing_todo, snapshot, &snapshot->missing_todo,
-               missing_differs(fleet, snapshot));
-    set_member(fleet->valid_todo, snapshot, &snapshot->valid_todo, valid_differs(fleet, snapshot));
+    if (lh_fleet_described(fleet, "snapshots", snapshot->name)) {
+        missing = lh_fleet_status(fleet, "snapshots", snapshot->name, "replica-creator");
+        valid = lh_fleet_status(fleet, "snapshots", snapshot->name, "admission");
+    }
+    touch_creation(fleet, snapshot, invalid);
+    snapshot->missing_todo = set_member(fleet->missing_todo, snapshot, snapshot->missing_todo,
+                                        missing_differs(snapshot, missing)) &
+                             1;
+    snapshot->valid_todo = set_member(fleet->valid_todo, snapshot, snapshot->valid_todo,
+                                      valid_differs(snapshot, valid, invalid)) &
+                           1;
     for (guint i = 0; snapshot->replicas != NULL && i < snapshot->replicas->len; i++)
         lh_fleet_touch_replica(fleet, g_ptr_array_index(snapshot->replicas, i));
 }
@@ -477,7 +470,8 @@ static gboolean subject_todo(const LhFleet *fleet, const LhFleetSubject *subject
 
 void lh_fleet_touch_subject(LhFleet *fleet, LhFleetSubject *subject)
 {
-    set_member(fleet->admit_todo, subject, &subject->todo, subject_todo(fleet, subject));
+    subject->todo = set_member(fleet->admit_todo, subject, subject->todo,
+                               subject_todo(fleet, subject));
 }
 
 static gboolean presence_todo(const LhFleetPresence *presence)
@@ -494,5 +488,6 @@ static gboolean presence_todo(const LhFleetPresence *presence)
 
 void lh_fleet_touch_presence(LhFleet *fleet, LhFleetPresence *presence)
 {
-    set_member(fleet->health_todo, presence, &presence->todo, presence_todo(presence));
+    presence->todo = set_member(fleet->health_todo, presence, presence->todo,
+                                presence_todo(presence));
 }

@@ -75,7 +75,7 @@ static void plan_snapshot(const LhFleet *fleet, const Want *want, LhPlan *plan)
                 create(want, name, set, ordinal, plan);
             else if (present != NULL && !lh_object_known(&present->o))
                 lh_plan_note(plan, LH_KIND_REPLICA, name, "replica-unknown",
-                             "%s: mend or remove it", present->o.error);
+                             "%s: mend or remove it", lh_object_error(&present->o));
             else if (present != NULL && present->expires_at != want->expires_at)
                 correct(want, present, plan);
         }
@@ -120,19 +120,19 @@ static gboolean full(const LhPlanContext *context, LhPlan *plan)
 static void replica_creator_plan(gconstpointer index, const LhPlanContext *context, LhPlan *plan)
 {
     const LhFleet *fleet = index;
+    const LhFleetSnapshot *snapshot;
+    g_auto(LhFleetWalk) walk = {.heap = NULL};
     GTreeNode *node;
 
     for (node = g_tree_node_first(fleet->correct_todo); node != NULL;
          node = g_tree_node_next(node)) {
-        const LhFleetSnapshot *snapshot = lh_tree_record(node);
-        Want want = want_of(snapshot, context->now_ms);
+        Want want = want_of(lh_tree_record(node), context->now_ms);
         if (full(context, plan))
             return;
         plan_snapshot(fleet, &want, plan);
     }
-    for (node = g_tree_node_first(fleet->create_todo); node != NULL;
-         node = g_tree_node_next(node)) {
-        const LhFleetSnapshot *snapshot = lh_tree_record(node);
+    lh_fleet_walk_begin(&walk, fleet->create_todo);
+    while ((snapshot = lh_fleet_walk_next(&walk)) != NULL) {
         Want want = want_of(snapshot, context->now_ms);
         /* Last to expire first: this one and all that follow are past their expiry. */
         if (snapshot->sort_time <= context->now_ms)

@@ -5,6 +5,7 @@
 #include "base/config.h"
 #include "base/errors.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "controllers/registry.h"
 #include "etcd/contact.h"
 #include "http/api.h"
@@ -221,6 +222,7 @@ int lh_manager_main(int argc, char **argv)
 {
     const LhSetting *const tables[] = {lh_shared_settings, manager_settings, NULL};
     g_autoptr(GError) error = NULL;
+    lh_memory_init();
     Manager manager = {.config = lh_config_load(tables, "manager", argc, argv, &error)};
     int code = 0;
 

@@ -495,14 +495,15 @@ static gboolean check_snapshot(Holding *h, const LhObject *object)
 {
     const char *name = h->assignment->snapshot;
     const LhSnapshot *snapshot = (const LhSnapshot *)object;
+    g_autofree char *uri = lh_uri_text(&snapshot->uri);
     if (!lh_object_known(object))
         fail_with(h, LH_ERR_INVALID, "snapshot %s: its published object is not understood: %s",
-                  name, object->error);
+                  name, lh_object_error(object));
     else if (snapshot->live)
         fail_with(h, LH_ERR_INVALID, "snapshot %s: is still being written", name);
-    else if (strcmp(snapshot->uri, h->assignment->uri) != 0)
+    else if (strcmp(uri, h->assignment->uri) != 0)
         fail_with(h, LH_ERR_INVALID, "snapshot %s: is published at %.500s, but ordered from %.500s",
-                  name, snapshot->uri, h->assignment->uri);
+                  name, uri, h->assignment->uri);
     else if (snapshot->size_bytes != h->assignment->size_bytes)
         fail_with(h, LH_ERR_INVALID,
                   "snapshot %s: is published with %" G_GINT64_FORMAT

@@ -297,8 +297,8 @@ void lh_items_put(LhItems *items, const char *name, const LhKv *kv)
     Item *item = g_hash_table_lookup(items->table, name);
     if (!lh_object_known(object) || assignment->action == LH_ACTION_PREPARE) {
         lh_log(LH_LOG_WARNING, "assignment not understood; nothing is changed because of it",
-               "item", name, "why", lh_object_known(object) ? "action prepare" : object->error,
-               NULL);
+               "item", name, "why",
+               lh_object_known(object) ? "action prepare" : lh_object_error(object), NULL);
         return;
     }
     if (item == NULL)

@@ -20,6 +20,17 @@
  * @data need not be terminated. Free with cJSON_Delete. Errors: LH_ERR_INVALID. */
 cJSON *lh_json_parse(const char *data, gsize len, gsize max_bytes, GError **error);
 
+/* Memory for a small tree, of the caller's; not initialised. */
+typedef struct {
+    cJSON items[64];
+    char text[2048];
+} LhJsonRoom;
+
+/* The same tree, built in @room: it lives as long as that, and is not freed. For values that are small and
+ * plain (ASCII without escapes, integers of at most 15 digits). NULL: not plain, or not valid; then
+ * lh_json_parse reads it, or says what is wrong. */
+const cJSON *lh_json_parse_plain(LhJsonRoom *room, const char *data, gsize len);
+
 /* True and *@out when @item (or NULL) is a number without fraction within ±LH_JSON_MAX_INT. 1e3 is
  * one too; a fraction that a double cannot hold (2^52 + 0.1) is not seen. */
 gboolean lh_json_int(const cJSON *item, gint64 *out);

@@ -245,6 +245,15 @@ static gboolean read_offset(const char **text, gint *out_minutes)
     return TRUE;
 }
 
+/* Gregorian. Counted from the first of March, so that a leap day ends a year. */
+static gint64 days_from_1970(gint year, gint month, gint day)
+{
+    gint64 years = month > 2 ? year : year - 1;
+    gint64 months = (month + 9) % 12;
+    return years * 365 + years / 4 - years / 100 + years / 400 + (months * 153 + 2) / 5 + day -
+           719469;
+}
+
 gboolean lh_time_parse(const char *text, gint64 *out_ms, GError **error)
 {
     static const char what[] = "time";
@@ -261,8 +270,8 @@ gboolean lh_time_parse(const char *text, gint64 *out_ms, GError **error)
     if (hour > 23 || minute > 59 || second > 60)
         return refuse(error, what, text, "there is no such time of day");
 
-    struct tm tm = {.tm_year = year - 1900, .tm_mon = month - 1, .tm_mday = day};
-    gint64 start_of_minute = (gint64)timegm(&tm) + hour * 3600 + (minute - offset) * 60;
+    gint64 start_of_minute = days_from_1970(year, month, day) * 86400 + hour * 3600 +
+                             (minute - offset) * 60;
     /* A leap second ends a UTC day; POSIX time gives it the number of the second after it. */
     if (second == 60 && (start_of_minute + 60) % 86400 != 0)
         return refuse(error, what, text, "there is no such time of day");
@@ -304,7 +313,8 @@ gboolean lh_name_valid(const char *name, gsize max_len)
         return FALSE;
     gsize n = 0;
     for (; name[n] != '\0'; n++) {
-        if (n >= max_len || !(g_ascii_isalnum(name[n]) || strchr("._-", name[n]) != NULL))
+        if (n >= max_len ||
+            !(g_ascii_isalnum(name[n]) || name[n] == '.' || name[n] == '_' || name[n] == '-'))
             return FALSE;
     }
     return n > 0 && g_ascii_isalnum(name[0]) && g_ascii_isalnum(name[n - 1]);

@@ -1,8 +1,10 @@
 /*
  * A list in pages: the first page fixes the revision, every later page asks for that revision.
  *
- * The next page is asked for before the present one is handed over, so that etcd works while the owner
- * parses. A page that fails in a way that passes by itself is asked for again, with backoff; the list
+ * The next page is asked for before the present one is handed over, and a large page is handed over in
+ * slices, between which the loop runs: so etcd, the thread that decodes, and the owner work at the same time,
+ * and timers are not kept waiting. etcd 3.4 walks all keys of the range for each page of it: so a page of
+ * many has an end, guessed from the keys of the one before; a bad guess costs a request. A page that fails in a way that passes by itself is asked for again, with backoff; the list
  * as a whole is not, because a list that failed must never look like a short one.
  */
 #include "etcd/list.h"
@@ -11,23 +13,37 @@
 
 #include <string.h>
 
-/* Values may have 64 KiB: the first page is small, the others have as many keys as make a page. etcd
- * 3.4 walks all keys that remain for each page, so small pages of a large range are quadratic. */
+/* Values may have 64 KiB: the first page is small, the others have as many keys as make a page. */
 #define FIRST_PAGE_KEYS  10000
 #define FEWEST_PAGE_KEYS 1000
 #define MOST_PAGE_KEYS   250000
-#define PAGE_BYTES       (64 * 1024 * 1024)
+#define PAGE_BYTES       (32 * 1024 * 1024)
+#define SLICE_KEYS       512
+#define GUESS_FROM_KEYS  1000 /* fewer in a page, and the rest is asked for without an end */
 #define PAGE_DEADLINE_MS 30000
 #define MAX_ATTEMPTS     6 /* of one page: about 5 s of backoff */
 #define BACKOFF_FIRST_MS 100
 #define BACKOFF_CAP_MS   5000
 #define MAX_RESTARTS     5
 
+/* A copy of what is still to be handed over of a page. */
+typedef struct Page Page;
+struct Page {
+    Page *next;
+    gsize n, at;
+    LhKv kvs[]; /* their keys and values follow */
+};
+
 struct LhList {
     LhEnv *env;
     LhEtcd *etcd;
     char *prefix, *range_end;
     char *from;     /* where the present page begins */
+    char *to;       /* where it ends; NULL: range_end */
+    gsize level;    /* the byte of a key, with the one behind it, that the guess counts in */
+    guint step;     /* by how much */
+    guint gaps;     /* pages of few keys, one after another */
+    gint64 left;    /* keys, as the first page counted them: a hint */
     char *last_key; /* the greatest key that was handed over, NULL: none; may hold any bytes */
     gsize last_key_len;
     gint64 wanted_revision, page_keys;
@@ -37,22 +53,38 @@ struct LhList {
     gboolean cancelled, in_callback;
     LhCallId call;
     LhTimer *timer;
+    Page *pages, **pages_tail; /* two at most */
+    LhTimer *pump;             /* while there are any */
+    gboolean owed;             /* a page has to be asked for when one has been handed over */
+    gboolean complete;
     LhListFuncs funcs;
     gpointer data;
 };
 
 static void ask(LhList *list);
 
-static void set_from(LhList *list, const char *key)
+static void set_text(char **text, const char *to)
 {
-    g_free(list->from);
-    list->from = g_strdup(key);
+    g_free(*text);
+    *text = g_strdup(to);
+}
+
+static void drop_pages(LhList *list)
+{
+    for (Page *page = NULL; (page = list->pages) != NULL;) {
+        list->pages = page->next;
+        g_free(page);
+    }
+    list->pages_tail = &list->pages;
+    lh_timer_clear(list->env, &list->pump);
 }
 
 static void list_free(LhList *list)
 {
     lh_etcd_cancel(list->etcd, &list->call);
     lh_timer_clear(list->env, &list->timer);
+    drop_pages(list);
+    g_free(list->to);
     g_free(list->prefix);
     g_free(list->range_end);
     g_free(list->from);
@@ -120,7 +152,10 @@ static void start_over(LhList *list, const GError *error)
     gboolean had_pages = list->last_key != NULL;
     list->header = (LhEtcdHeader){0};
     g_clear_pointer(&list->last_key, g_free);
-    set_from(list, list->prefix);
+    set_text(&list->from, list->prefix);
+    g_clear_pointer(&list->to, g_free);
+    list->owed = FALSE;
+    drop_pages(list);
     ask(list);
     if (had_pages && list->funcs.restart != NULL)
         list->funcs.restart(list->data);
@@ -137,6 +172,136 @@ static void failed(LhList *list, const GError *error)
     } else {
         finish(list, error);
     }
+}
+
+/* --- where the next page ends --- */
+
+static guint value_at(const char *key, gsize level)
+{
+    gsize len = strlen(key);
+    return (guint)(level < len ? (guchar)key[level] : 0) * 256 +
+           (level + 1 < len ? (guchar)key[level + 1] : 0);
+}
+
+/* A page tells how keys lie, at the first byte in which those of its second half differ: about as many as make
+ * three quarters of a page then lie within one step. */
+static void learn(LhList *list, const LhKv *kvs, gsize n)
+{
+    const char *first = kvs[n / 2].key, *last = kvs[n - 1].key;
+    gsize level = 0;
+    while (first[level] != '\0' && first[level] == last[level])
+        level++;
+    guint span = value_at(last, level) - value_at(first, level);
+    guint64 step = (guint64)span * (guint64)list->page_keys * 3 / 4 / (n - n / 2);
+    list->level = level;
+    list->step = (guint)CLAMP(step, 1, 0xffff);
+}
+
+/* The next page begins at @from. */
+static void guess_end(LhList *list, const char *from)
+{
+    g_clear_pointer(&list->to, g_free);
+    list->level = MIN(list->level, strlen(from) - 1);
+    if (list->level < strlen(list->prefix))
+        return;
+    guint end = value_at(from, list->level) + list->step;
+    if (end > 0xffff)
+        return;
+    GString *to = g_string_new_len(from, (gssize)list->level);
+    g_string_append_c(to, (char)(end >> 8));
+    if ((end & 0xff) != 0)
+        g_string_append_c(to, (char)(end & 0xff));
+    list->to = g_string_free(to, FALSE);
+    if (strcmp(list->to, from) <= 0)
+        g_clear_pointer(&list->to, g_free);
+}
+
+/* --- handing over --- */
+
+static void hand_over(LhList *list, const LhKv *kvs, gsize n)
+{
+    list->in_callback = TRUE;
+    list->funcs.page(kvs, n, list->data);
+    list->in_callback = FALSE;
+}
+
+static void on_pump(gpointer data)
+{
+    LhList *list = data;
+    Page *page = list->pages;
+    list->pump = NULL;
+    gsize n = MIN(page->n - page->at, SLICE_KEYS);
+    page->at += n;
+    hand_over(list, page->kvs + page->at - n, n);
+    if (list->cancelled) {
+        list_free(list);
+        return;
+    }
+    if (page->at == page->n) {
+        list->pages = page->next;
+        if (list->pages == NULL)
+            list->pages_tail = &list->pages;
+        g_free(page);
+        if (list->owed) {
+            list->owed = FALSE;
+            ask(list);
+        }
+    }
+    if (list->pages != NULL)
+        list->pump = lh_timer_in(list->env, 0, on_pump, list);
+    else if (list->complete)
+        finish(list, NULL);
+}
+
+static char *copy_text(char **at, const char *text, gsize len)
+{
+    char *copy = memcpy(*at, text, len);
+    copy[len] = '\0';
+    *at += len + 1;
+    return copy;
+}
+
+static void queue_page(LhList *list, const LhKv *kvs, gsize n)
+{
+    gsize size = sizeof(Page) + n * sizeof *kvs;
+    for (gsize i = 0; i < n; i++)
+        size += kvs[i].key_len + kvs[i].value_len + 2;
+    Page *page = g_malloc(size);
+    *page = (Page){.n = n};
+    char *at = (char *)(page->kvs + n);
+    for (gsize i = 0; i < n; i++) {
+        page->kvs[i] = kvs[i];
+        page->kvs[i].key = copy_text(&at, kvs[i].key, kvs[i].key_len);
+        page->kvs[i].value = copy_text(&at, kvs[i].value, kvs[i].value_len);
+    }
+    *list->pages_tail = page;
+    list->pages_tail = &page->next;
+    if (list->pump == NULL)
+        list->pump = lh_timer_in(list->env, 0, on_pump, list);
+}
+
+/* --- a page has come --- */
+
+/* Begins and ends the next page, after this one. */
+static void move_on(LhList *list, const LhRangeReply *reply)
+{
+    g_autofree char *from = g_strdup(reply->more ? list->last_key : list->to);
+    gint64 n = (gint64)reply->n_kvs, rest = reply->count - n;
+    if (list->adapt && n > 0)
+        adapt_page(list, reply->kvs, reply->n_kvs);
+    if (list->left < list->page_keys) {
+        g_clear_pointer(&list->to, g_free);
+    } else if (reply->more && list->adapt && rest > list->page_keys * 2 && n >= GUESS_FROM_KEYS) {
+        learn(list, reply->kvs, reply->n_kvs);
+        guess_end(list, from);
+    } else if (!reply->more) {
+        /* In a gap the guess counts in the byte before, after two steps in each. */
+        list->gaps = reply->count < list->page_keys / 8 ? list->gaps + 1 : 0;
+        list->level -= list->gaps % 2 == 1 && list->level > 0;
+        list->step = list->gaps > 0 ? 1 : list->step;
+        guess_end(list, from);
+    }
+    set_text(&list->from, from);
 }
 
 static void on_page(const LhRangeReply *reply, const GError *error, gpointer data)
@@ -156,6 +321,7 @@ static void on_page(const LhRangeReply *reply, const GError *error, gpointer dat
         list->header = reply->header;
         if (list->wanted_revision != 0)
             list->header.revision = list->wanted_revision;
+        list->left = reply->count;
     }
     gsize known = count_known(list, reply);
     gsize n = reply->n_kvs - known;
@@ -164,25 +330,31 @@ static void on_page(const LhRangeReply *reply, const GError *error, gpointer dat
         return;
     }
     list->attempt = 0;
-    if (reply->more) {
+    list->left -= (gint64)n;
+    if (reply->n_kvs > 0) {
         const LhKv *last = &reply->kvs[reply->n_kvs - 1];
         g_free(list->last_key);
         list->last_key = g_memdup2(last->key, last->key_len + 1);
         list->last_key_len = last->key_len;
-        if (list->adapt)
-            adapt_page(list, reply->kvs, reply->n_kvs);
-        set_from(list, list->last_key);
-        ask(list);
     }
-    gboolean more = reply->more;
-    if (n > 0) {
-        list->in_callback = TRUE;
-        list->funcs.page(reply->kvs + known, n, list->data);
-        list->in_callback = FALSE;
+    gboolean complete = !reply->more && list->to == NULL;
+    if (!complete) {
+        move_on(list, reply);
+        list->owed = list->pages != NULL; /* the page before this one is still being handed over */
+        if (!list->owed)
+            ask(list);
     }
+    if (n > SLICE_KEYS || (n > 0 && list->pages != NULL)) {
+        queue_page(list, reply->kvs + known, n);
+        list->complete = complete;
+        return;
+    }
+    if (n > 0)
+        hand_over(list, reply->kvs + known, n);
+    list->complete = complete;
     if (list->cancelled)
         list_free(list);
-    else if (!more)
+    else if (complete && list->pages == NULL)
         finish(list, NULL);
 }
 
@@ -190,7 +362,7 @@ static void ask(LhList *list)
 {
     /* One more than a page for the key that is known already. */
     LhRangeRequest request = {.key = list->from,
-                              .range_end = list->range_end,
+                              .range_end = list->to != NULL ? list->to : list->range_end,
                               .revision = list->header.revision != 0 ? list->header.revision
                                                                      : list->wanted_revision,
                               .limit = list->page_keys + (list->last_key != NULL)};
@@ -211,6 +383,7 @@ LhList *lh_list_start(LhEnv *env, LhEtcd *etcd, const char *prefix, gint64 revis
     list->adapt = page_keys <= 0;
     list->funcs = *funcs;
     list->data = data;
+    list->pages_tail = &list->pages;
     ask(list);
     return list;
 }

@@ -18,8 +18,8 @@ typedef struct {
     void (*done)(const LhEtcdHeader *header, const GError *error, gpointer data);
 } LhListFuncs;
 
-/* @prefix ends with '/'. @page_keys 0: 10,000, then as many as make 64 MiB, 250,000 at most (a page on
- * etcd 3.4 walks all keys that remain, so small pages are quadratic; the gRPC receive limit is off).
+/* @prefix ends with '/'. @page_keys 0: 10,000, then as many as make 32 MiB, 250,000 at most (the gRPC
+ * receive limit is off); a large page is handed over in parts.
  * @revision 0: newest; then a list whose revision is compacted begins again, 5 times at most.
  * A page that fails with an error of class retry is asked for again, 5 times with backoff. */
 LhList *lh_list_start(LhEnv *env, LhEtcd *etcd, const char *prefix, gint64 revision,

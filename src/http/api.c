@@ -105,7 +105,8 @@ static void gather_leader(const LhObject *object, gpointer data)
     const char *slash = strchr(object->name, '/');
     g_autofree char *controller = NULL;
 
-    if (!lh_object_known(object) || object->lease == 0 || slash == NULL || leader->instance == NULL)
+    if (!lh_object_known(object) || lh_object_lease(object) == 0 || slash == NULL ||
+        leader->instance == NULL)
         return;
     if (!g_hash_table_contains(leaders->instances, leader->instance)) {
         Instance *instance = g_new0(Instance, 1);

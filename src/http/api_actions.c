@@ -33,9 +33,14 @@ static void reply_plans(LhApi *api, LhHttpRequest *request, const char *only)
 {
     const LhController *const *controllers = lh_runtime_controllers(api->options.runtime);
     g_autoptr(GPtrArray) hashes = g_ptr_array_new_with_free_func(g_free);
-    GString *out = g_string_new("{\"revision\":");
+    GString *out;
     g_autofree char *hash = NULL;
 
+    if (lh_mirror_revision(api->options.mirror) == 0) {
+        lh_http_reply_problem(request, 503, NULL, "the mirror has not caught up with etcd yet");
+        return;
+    }
+    out = g_string_new("{\"revision\":");
     lh_json_append_int(out, lh_mirror_revision(api->options.mirror));
     lh_json_append_key(out, "controllers");
     g_string_append_c(out, '[');

@@ -282,7 +282,7 @@ char *lh_api_desired_value(LhKind kind, const char *name, const char *body, gsiz
     value = lh_json_print(json);
     object = lh_object_parse(kind, name, value, strlen(value), 0, 0, 0);
     if (!lh_object_known(object)) {
-        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s", object->error);
+        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s", lh_object_error(object));
         g_clear_pointer(&value, g_free);
     }
     return value;

@@ -97,8 +97,8 @@ static void add_metadata(cJSON *view, const LhObject *object, gboolean labels)
         cJSON_AddItemToObject(metadata, "labels", labels_json(lh_object_labels(object)));
     add_int(metadata, "revision", object->mod_rev);
     add_int(metadata, "createRevision", object->create_rev);
-    if (object->lease != 0) {
-        g_autofree char *lease = lh_lease_hex(object->lease);
+    if (lh_object_lease(object) != 0) {
+        g_autofree char *lease = lh_lease_hex(lh_object_lease(object));
         cJSON_AddStringToObject(metadata, "lease", lease);
     }
 }
@@ -127,7 +127,7 @@ static void add_error(cJSON *view, const LhObject *object)
     const char *raw = lh_object_raw(object, &len);
     g_autofree char *text = raw == NULL ? NULL : g_utf8_make_valid(raw, (gssize)MIN(len, 1024));
 
-    cJSON_AddStringToObject(view, "error", object->error);
+    cJSON_AddStringToObject(view, "error", lh_object_error(object));
     if (text != NULL)
         cJSON_AddStringToObject(view, "value", text);
 }

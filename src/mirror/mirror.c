@@ -1,12 +1,15 @@
 /*
  * List, then watch from the list's revision + 1; when the watch is lost, list again and report the
  * differences. While a list is running the mirror keeps showing the last whole state: pages are collected
- * and applied at once, so it never mixes revisions.
+ * and applied at once, so it never mixes revisions. Only of the very first list the pages are applied and told
+ * as they come, because a million changes told at once would take the loop for seconds; until it is whole,
+ * the mirror shows nothing.
  */
 #include "mirror/mirror.h"
 
 #include "base/errors.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "etcd/list.h"
 #include "etcd/watcher.h"
 #include "mirror/store.h"
@@ -15,6 +18,7 @@
 
 #define RELIST_FIRST_MS 100
 #define RELIST_CAP_MS   5000
+#define TRIM_AFTER_MS   500 /* when the last page has been freed */
 
 typedef struct {
     const LhMirrorFuncs *funcs;
@@ -32,13 +36,15 @@ struct LhMirror {
     gint64 revision;
     guint64 cluster_id;
     gboolean open;
-    gint64 heard_ms; /* monotonic, while no watcher exists */
+    gboolean trust_progress; /* of the next watch */
+    gint64 heard_ms;         /* monotonic, while no watcher exists */
 
     LhList *list;
-    GPtrArray *listed;        /* LhObject, references */
+    gboolean begun;           /* the store holds pages of a first list */
+    GPtrArray *listed;        /* LhObject, references; NULL while a first list is running */
     GHashTable *foreign_seen; /* set of GBytes: keys of no known kind in the running list */
     LhWatcher *watcher;
-    LhTimer *retry;
+    LhTimer *retry, *trim;
     guint attempts;
 
     guint busy; /* telling: lh_mirror_free waits until the listeners' callbacks have returned */
@@ -73,6 +79,7 @@ static void quiet(LhMirror *mirror)
     g_clear_pointer(&mirror->list, lh_list_cancel);
     g_clear_pointer(&mirror->watcher, lh_watcher_free);
     lh_timer_clear(mirror->env, &mirror->retry);
+    lh_timer_clear(mirror->env, &mirror->trim);
 }
 
 void lh_mirror_free(LhMirror *mirror)
@@ -227,12 +234,17 @@ static void apply_event(LhMirror *mirror, const LhEtcdEvent *event)
 
 /* ---- list ---- */
 
+static void collect_pages(LhMirror *mirror)
+{
+    drop_listed(mirror);
+    mirror->listed = g_ptr_array_new_with_free_func((GDestroyNotify)lh_object_unref);
+    mirror->foreign_seen = lh_mirror_foreign_new();
+}
+
+/* Of a first list too: what its pages left in the store may have changed. */
 static void on_list_restart(gpointer data)
 {
-    LhMirror *mirror = data;
-
-    g_ptr_array_set_size(mirror->listed, 0);
-    g_hash_table_remove_all(mirror->foreign_seen);
+    collect_pages(data);
 }
 
 /* Equal revisions alone prove nothing: after a restore from a backup etcd gives them out again. */
@@ -242,7 +254,8 @@ static gboolean unchanged(const LhObject *known, const LhObject *listed)
     const char *known_raw, *listed_raw;
 
     if (known == NULL || known->mod_rev != listed->mod_rev ||
-        known->create_rev != listed->create_rev || known->lease != listed->lease ||
+        known->create_rev != listed->create_rev ||
+        lh_object_lease(known) != lh_object_lease(listed) ||
         lh_object_known(known) != lh_object_known(listed))
         return FALSE;
     known_raw = lh_object_raw(known, &known_len);
@@ -252,10 +265,24 @@ static gboolean unchanged(const LhObject *known, const LhObject *listed)
     return lh_object_same(known->kind, known, listed);
 }
 
+static void apply_page(LhMirror *mirror, const LhKv *kvs, gsize n)
+{
+    begin_telling(mirror);
+    for (gsize i = 0; i < n && !mirror->freed; i++) {
+        const LhEtcdEvent event = {.kv = kvs[i]};
+        apply_event(mirror, &event);
+    }
+    end_telling(mirror);
+}
+
 static void on_list_page(const LhKv *kvs, gsize n, gpointer data)
 {
     LhMirror *mirror = data;
 
+    if (mirror->listed == NULL) {
+        apply_page(mirror, kvs, n);
+        return;
+    }
     for (gsize i = 0; i < n; i++) {
         Key key;
         if (!key_of(mirror, &kvs[i], &key))
@@ -325,6 +352,7 @@ static void start_watch(LhMirror *mirror)
         .range_end = mirror->prefix_end,
         .start_revision = mirror->revision + 1,
         .cluster_id = mirror->cluster_id,
+        .trust_progress = mirror->trust_progress,
     };
 
     mirror->watcher = lh_watcher_start(mirror->env, mirror->etcd, &options, &watcher_funcs, mirror);
@@ -338,10 +366,8 @@ static void remove_absent(LhMirror *mirror)
     for (guint i = 0; i < mirror->listed->len; i++)
         g_hash_table_add(listed, g_ptr_array_index(mirror->listed, i));
     for (guint kind = 0; kind < LH_N_KINDS; kind++) {
-        GHashTableIter iter;
-        gpointer object;
-        g_hash_table_iter_init(&iter, mirror->store.kinds[kind]);
-        while (g_hash_table_iter_next(&iter, &object, NULL))
+        LhObject *object;
+        for (gsize at = 0; (object = lh_name_set_next(&mirror->store.kinds[kind], &at)) != NULL;)
             if (!g_hash_table_contains(listed, object))
                 g_ptr_array_add(absent, lh_object_ref(object));
     }
@@ -360,8 +386,7 @@ static void apply_list(LhMirror *mirror)
         if (lh_mirror_store_get(&mirror->store, object->kind, object->name) != object)
             put_object(mirror, lh_object_ref(object));
     }
-    if (mirror->revision != 0)
-        remove_absent(mirror);
+    remove_absent(mirror);
     g_hash_table_unref(mirror->store.foreign);
     mirror->store.foreign = g_steal_pointer(&mirror->foreign_seen);
 }
@@ -372,6 +397,13 @@ static void on_retry(gpointer data)
 
     mirror->retry = NULL;
     start_list(mirror);
+}
+
+/* The pages were large: their memory goes back to the system. */
+static void on_trim(gpointer data)
+{
+    ((LhMirror *)data)->trim = NULL;
+    lh_memory_trim();
 }
 
 static void on_list_done(const LhEtcdHeader *header, const GError *error, gpointer data)
@@ -396,12 +428,16 @@ static void on_list_done(const LhEtcdHeader *header, const GError *error, gpoint
     if (mirror->revision != 0 &&
         (header->revision < mirror->revision || header->cluster_id != mirror->cluster_id))
         tell_regressed(mirror, header->revision);
-    apply_list(mirror);
+    if (mirror->listed != NULL)
+        apply_list(mirror);
     drop_listed(mirror);
     mirror->revision = header->revision;
     mirror->cluster_id = header->cluster_id;
-    if (!mirror->freed)
+    if (!mirror->freed) {
         start_watch(mirror);
+        lh_timer_clear(mirror->env, &mirror->trim);
+        mirror->trim = lh_timer_in(mirror->env, TRIM_AFTER_MS, on_trim, mirror);
+    }
     tell_applied(mirror);
     end_telling(mirror);
 }
@@ -414,10 +450,16 @@ static const LhListFuncs list_funcs = {
 
 static void start_list(LhMirror *mirror)
 {
-    mirror->listed = g_ptr_array_new_with_free_func((GDestroyNotify)lh_object_unref);
-    mirror->foreign_seen = lh_mirror_foreign_new();
+    if (mirror->begun)
+        collect_pages(mirror);
+    mirror->begun = TRUE;
     mirror->list = lh_list_start(mirror->env, mirror->etcd, mirror->prefix, 0, 0, &list_funcs,
                                  mirror);
+}
+
+void lh_mirror_set_version(LhMirror *mirror, const char *version)
+{
+    mirror->trust_progress = lh_etcd_progress_trusted(version);
 }
 
 void lh_mirror_start(LhMirror *mirror)
@@ -485,18 +527,26 @@ gint64 lh_mirror_staleness_ms(const LhMirror *mirror)
     return MAX(0, lh_mono_ms(mirror->env) - heard);
 }
 
+/* A part of the first list only to those who are just being told of it. */
+static gboolean shows(const LhMirror *mirror)
+{
+    return mirror->revision != 0 || !mirror->begun || mirror->busy > 0;
+}
+
 const LhObject *lh_mirror_get(const LhMirror *mirror, LhKind kind, const char *name)
 {
-    return lh_mirror_store_get(&mirror->store, kind, name);
+    return shows(mirror) ? lh_mirror_store_get(&mirror->store, kind, name) : NULL;
 }
 
 guint lh_mirror_count(const LhMirror *mirror, LhKind kind)
 {
-    return g_hash_table_size(mirror->store.kinds[kind]);
+    return shows(mirror) ? (guint)mirror->store.kinds[kind].n : 0;
 }
 
 guint lh_mirror_invalid(const LhMirror *mirror, LhKind kind)
 {
+    if (!shows(mirror))
+        return 0;
     return kind == LH_N_KINDS ? g_hash_table_size(mirror->store.foreign)
                               : mirror->store.invalid[kind];
 }
@@ -504,11 +554,11 @@ guint lh_mirror_invalid(const LhMirror *mirror, LhKind kind)
 void lh_mirror_foreach(const LhMirror *mirror, LhKind kind,
                        void (*func)(const LhObject *object, gpointer data), gpointer data)
 {
-    GHashTableIter iter;
-    gpointer object;
+    const LhObject *object;
 
-    g_hash_table_iter_init(&iter, mirror->store.kinds[kind]);
-    while (g_hash_table_iter_next(&iter, &object, NULL))
+    if (!shows(mirror))
+        return;
+    for (gsize at = 0; (object = lh_name_set_next(&mirror->store.kinds[kind], &at)) != NULL;)
         func(object, data);
 }
 
@@ -521,11 +571,10 @@ GPtrArray *lh_mirror_list(const LhMirror *mirror, LhKind kind)
 {
     GPtrArray *all = g_ptr_array_new_full(lh_mirror_count(mirror, kind),
                                           (GDestroyNotify)lh_object_unref);
-    GHashTableIter iter;
-    gpointer object;
+    const LhObject *object;
 
-    g_hash_table_iter_init(&iter, mirror->store.kinds[kind]);
-    while (g_hash_table_iter_next(&iter, &object, NULL))
+    for (gsize at = 0;
+         shows(mirror) && (object = lh_name_set_next(&mirror->store.kinds[kind], &at)) != NULL;)
         g_ptr_array_add(all, lh_object_ref(object));
     g_ptr_array_sort(all, by_name);
     return all;

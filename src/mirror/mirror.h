@@ -22,7 +22,8 @@ typedef struct LhMirror LhMirror;
 
 typedef struct {
     /* One key changed: created (before NULL), deleted (after NULL) or both there. The mirror shows the new
-     * state of this key already, and perhaps not yet that of others of the same revision. */
+     * state of this key already, and perhaps not yet that of others of the same revision. Of the first list
+     * changes are told as pages come, and the mirror shows nothing to others until it is whole. */
     void (*change)(const LhObject *before, const LhObject *after, gpointer data);
     /* The mirror is etcd's state at @revision, whole. Also called once after the first list. */
     void (*applied)(gint64 revision, gpointer data);
@@ -39,6 +40,8 @@ void lh_mirror_free(
 /* Listeners are called in the order in which they were added. */
 void lh_mirror_listen(LhMirror *mirror, const LhMirrorFuncs *funcs, gpointer data);
 void lh_mirror_unlisten(LhMirror *mirror, const LhMirrorFuncs *funcs, gpointer data);
+/* Which etcd answers ("3.4.23"), when that is known; for watches that are opened from then on. */
+void lh_mirror_set_version(LhMirror *mirror, const char *version);
 void lh_mirror_start(LhMirror *mirror);
 
 /* Puts one key's value in (@value NULL: deletes it) without any etcd: replaying recorded inputs. */

@@ -1,18 +1,10 @@
 /*
- * Objects by kind and name: one hash set for each kind, keyed by the object's own name, so that a name is
- * stored once. Keeps the counts of unknown objects. It must not parse and must not tell anybody.
+ * Objects by kind and name: one set for each kind, keyed by the object's own name, so that a name is stored
+ * once. Keeps the counts of unknown objects. It must not parse and must not tell anybody.
  */
 #include "mirror/store.h"
 
-static guint object_hash(gconstpointer object)
-{
-    return g_str_hash(((const LhObject *)object)->name);
-}
-
-static gboolean object_equal(gconstpointer a, gconstpointer b)
-{
-    return g_str_equal(((const LhObject *)a)->name, ((const LhObject *)b)->name);
-}
+#include <string.h>
 
 GHashTable *lh_mirror_foreign_new(void)
 {
@@ -22,40 +14,33 @@ GHashTable *lh_mirror_foreign_new(void)
 void lh_mirror_store_init(LhStore *store)
 {
     for (guint kind = 0; kind < LH_N_KINDS; kind++)
-        store->kinds[kind] = g_hash_table_new(object_hash, object_equal);
+        lh_name_set_init(&store->kinds[kind], offsetof(LhObject, name));
     memset(store->invalid, 0, sizeof store->invalid);
     store->foreign = lh_mirror_foreign_new();
-}
-
-static gboolean drop_object(gpointer object, gpointer value, gpointer data)
-{
-    (void)value;
-    (void)data;
-    lh_object_unref(object);
-    return TRUE;
 }
 
 void lh_mirror_store_clear(LhStore *store)
 {
     for (guint kind = 0; kind < LH_N_KINDS; kind++) {
-        g_hash_table_foreach_steal(store->kinds[kind], drop_object, NULL);
-        g_clear_pointer(&store->kinds[kind], g_hash_table_unref);
+        LhObject *object;
+        for (gsize at = 0; (object = lh_name_set_next(&store->kinds[kind], &at)) != NULL;)
+            lh_object_unref(object);
+        lh_name_set_clear(&store->kinds[kind]);
     }
     g_clear_pointer(&store->foreign, g_hash_table_unref);
 }
 
 const LhObject *lh_mirror_store_get(const LhStore *store, LhKind kind, const char *name)
 {
-    LhObject wanted = {.name = name};
-
-    return g_hash_table_lookup(store->kinds[kind], &wanted);
+    return lh_name_set_get(&store->kinds[kind], name);
 }
 
 LhObject *lh_mirror_store_put(LhStore *store, LhObject *object)
 {
-    LhObject *before = lh_mirror_store_remove(store, object->kind, object->name);
+    LhObject *before = lh_name_set_put(&store->kinds[object->kind], object);
 
-    g_hash_table_add(store->kinds[object->kind], object);
+    if (before != NULL && !lh_object_known(before))
+        store->invalid[object->kind]--;
     if (!lh_object_known(object))
         store->invalid[object->kind]++;
     return before;
@@ -63,12 +48,9 @@ LhObject *lh_mirror_store_put(LhStore *store, LhObject *object)
 
 LhObject *lh_mirror_store_remove(LhStore *store, LhKind kind, const char *name)
 {
-    LhObject *before = (LhObject *)lh_mirror_store_get(store, kind, name);
+    LhObject *before = lh_name_set_take(&store->kinds[kind], name);
 
-    if (before == NULL)
-        return NULL;
-    g_hash_table_remove(store->kinds[kind], before);
-    if (!lh_object_known(before))
+    if (before != NULL && !lh_object_known(before))
         store->invalid[kind]--;
     return before;
 }

@@ -5,9 +5,10 @@
 #pragma once
 
 #include "api/object.h"
+#include "base/name_set.h"
 
 typedef struct {
-    GHashTable *kinds[LH_N_KINDS]; /* set of LhObject, by name */
+    LhNameSet kinds[LH_N_KINDS]; /* of LhObject */
     guint invalid[LH_N_KINDS + 1];
     GHashTable *foreign; /* set of GBytes: whole keys of no known kind; they may hold NULs */
 } LhStore;

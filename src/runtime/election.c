@@ -132,7 +132,7 @@ static void find_oldest(const LhObject *object, gpointer data)
     if (strncmp(object->name, oldest->controller, oldest->len) != 0 ||
         object->name[oldest->len] != '/')
         return;
-    if (object->lease == 0)
+    if (lh_object_lease(object) == 0)
         return; /* nobody's: it would never go away, and no election made it */
     if (oldest->oldest == 0 || object->create_rev < oldest->oldest)
         oldest->oldest = object->create_rev;
@@ -225,7 +225,8 @@ void lh_election_update(Runner *runner)
     }
     if (mine->create_rev == runner->dead_create)
         return; /* deleted, but the mirror is not there yet */
-    if (mine->lease != lh_lease_id(runtime->lease) && !runtime->options.fault_no_leader_watch) {
+    if (lh_object_lease(mine) != lh_lease_id(runtime->lease) &&
+        !runtime->options.fault_no_leader_watch) {
         /* Somebody wrote over it, and it never goes away by itself: only another name helps. */
         lh_log(LH_LOG_ERROR, "its leader key was written over and has lost its lease", "controller",
                runner->controller->name, "next", "campaign under a new lease", NULL);
@@ -238,7 +239,7 @@ void lh_election_update(Runner *runner)
     }
     runner->key_create = mine->create_rev;
     /* Not adopted from a key that lost its lease, so that the fence itself refuses what follows. */
-    if (mine->lease == lh_lease_id(runtime->lease))
+    if (lh_object_lease(mine) == lh_lease_id(runtime->lease))
         runner->key_mod = MAX(runner->key_mod, mine->mod_rev);
     lh_mirror_foreach(runtime->mirror, LH_KIND_LEADER, find_oldest, &oldest);
     if (oldest.oldest != mine->create_rev) {

@@ -97,7 +97,7 @@ static void dump_object(GString *out, const LhObject *object)
     lh_json_append_int(out, object->mod_rev);
     lh_json_append_key(out, "lease");
     /* A lease id has 63 bits, more than a JSON number holds. */
-    g_string_append_printf(out, "\"%016" G_GINT64_MODIFIER "x\"", (guint64)object->lease);
+    g_string_append_printf(out, "\"%016" G_GINT64_MODIFIER "x\"", (guint64)lh_object_lease(object));
     if (hidden != NULL || raw == NULL) {
         append_member(out, "value", hidden != NULL ? hidden : printed);
     } else if (g_utf8_validate_len(raw, len, NULL)) {

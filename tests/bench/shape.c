@@ -41,7 +41,7 @@ static void fold(Shape *shape, char *key, char *value)
         bench_fail("%s is no key of any kind", key);
     g_autoptr(LhObject) object = lh_object_parse(kind, name, value, strlen(value), 1, 1, 0);
     if (!lh_object_known(object))
-        bench_fail("%s: %s", key, object->error);
+        bench_fail("%s: %s", key, lh_object_error(object));
     lh_fleet_index.fold(shape->index, NULL, object);
     g_free(key);
     g_free(value);
@@ -142,12 +142,26 @@ static void add_group(Shape *shape, Packed *packed, const LhGroup *group)
     }
 }
 
+/* The executor sends groups together that share their last reliance (plan.h). */
+static gint by_last_reliance(gconstpointer a, gconstpointer b, gpointer data)
+{
+    Shape *shape = data;
+    const LhGroup *x = *(LhGroup *const *)a, *y = *(LhGroup *const *)b;
+
+    return strcmp(reliance_at(shape, x, x->n_reliances - 1)->key,
+                  reliance_at(shape, y, y->n_reliances - 1)->key);
+}
+
 static void pack(Shape *shape)
 {
     Packed *packed = NULL;
+    g_autoptr(GPtrArray) groups = g_ptr_array_new();
 
-    for (guint i = 0; i < lh_plan_groups(shape->plan); i++) {
-        const LhGroup *group = lh_plan_group(shape->plan, i);
+    for (guint i = 0; i < lh_plan_groups(shape->plan); i++)
+        g_ptr_array_add(groups, (gpointer)lh_plan_group(shape->plan, i));
+    g_ptr_array_sort_with_data(groups, by_last_reliance, shape);
+    for (guint i = 0; i < groups->len; i++) {
+        const LhGroup *group = groups->pdata[i];
         if (packed == NULL || !fits(shape, packed, group))
             packed = packed_new(shape);
         add_group(shape, packed, group);

@@ -274,11 +274,12 @@ static void revoke_lease(Sim *sim)
 {
     gboolean node = sim_chance(sim, 60);
     const LhObject *object = any_object(sim, node ? LH_KIND_NODE : LH_KIND_LEADER, "");
-    if (object == NULL || object->lease == 0 || !fake_etcd_lease_exists(sim->server, object->lease))
+    if (object == NULL || lh_object_lease(object) == 0 ||
+        !fake_etcd_lease_exists(sim->server, lh_object_lease(object)))
         return;
     sim->counters.revocations++;
     sim_trace(sim, "revoke the lease of %s", object->name);
-    fake_etcd_revoke(sim->server, object->lease);
+    fake_etcd_revoke(sim->server, lh_object_lease(object));
 }
 
 /* The node must notice, and come back under another id. */

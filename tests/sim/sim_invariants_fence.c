@@ -64,7 +64,7 @@ static gint64 oldest_leader(const Sim *sim, const char *controller)
     g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_LEADER]);
     while (g_hash_table_iter_next(&iter, &key, &value)) {
         gint64 create = ((const LhObject *)value)->create_rev;
-        if (((const LhObject *)value)->lease == 0)
+        if (lh_object_lease(value) == 0)
             continue;
         if (strncmp(key, controller, len) == 0 && ((const char *)key)[len] == '/' &&
             (oldest == 0 || create < oldest))
@@ -148,7 +148,7 @@ static void check_well_formed(Sim *sim, const SimChange *change)
     if (change->after == NULL)
         return;
     const char *error = lh_object_known(change->after) ? lh_object_warning(change->after)
-                                                       : change->after->error;
+                                                       : lh_object_error(change->after);
     if (error != NULL && !lh_kind_is_desired((LhKind)change->after->kind))
         sim_fail(sim, GROUP, "%s is not well-formed: %s", change->key, error);
 }

@@ -41,7 +41,7 @@ static void compare_key(const LhKv *kv, gpointer data)
     const LhObject *object = lh_mirror_get(compare->process->mirror, kind, name);
     compare->known[kind]++;
     if (object == NULL || object->mod_rev != kv->mod_rev || object->create_rev != kv->create_rev ||
-        object->lease != kv->lease) {
+        lh_object_lease(object) != kv->lease) {
         sim_fail(compare->process->sim, GROUP,
                  "%s has %s at %" G_GINT64_FORMAT ", etcd at %" G_GINT64_FORMAT
                  " (mirror revision %" G_GINT64_FORMAT ")",

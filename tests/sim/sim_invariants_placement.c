@@ -131,7 +131,7 @@ static void check_what(Sim *sim, const SimChange *change, const Place *place)
     else if (snapshot == NULL || !lh_object_known(&snapshot->o) || snapshot->live)
         sim_fail(sim, GROUP, "%s: there is no such snapshot to load", change->key);
     else if (strcmp(replica->snapshot, load->snapshot) != 0 ||
-             strcmp(snapshot->uri, load->uri) != 0 || snapshot->size_bytes != load->size_bytes)
+             !lh_uri_is(&snapshot->uri, load->uri) || snapshot->size_bytes != load->size_bytes)
         sim_fail(sim, GROUP, "%s is not what its replica and snapshot say", change->key);
     else if (node == NULL || !lh_object_known(node))
         sim_fail(sim, GROUP, "%s: its node is not registered", change->key);

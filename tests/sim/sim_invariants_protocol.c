@@ -27,8 +27,8 @@ static void check_lease(Sim *sim, const SimCommit *commit, const SimChange *chan
     const LhObject *registration = sim_get(sim, LH_KIND_NODE, name);
     if (g_strcmp0(host, commit->by->name) != 0)
         sim_fail(sim, GROUP, "%s was written by %s", change->key, commit->by->client);
-    else if (change->after != NULL &&
-             (registration == NULL || registration->lease != change->after->lease))
+    else if (change->after != NULL && (registration == NULL || lh_object_lease(registration) !=
+                                                                   lh_object_lease(change->after)))
         sim_fail(sim, GROUP, "%s does not hang on its node's registration", change->key);
 }
 

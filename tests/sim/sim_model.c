@@ -186,8 +186,9 @@ SimWant sim_want(const Sim *sim, const char *name, const LhObject *object, gint6
 
 static gboolean in_the_way(const LhSnapshot *older, const LhSnapshot *snapshot)
 {
-    gboolean overlap = g_str_has_prefix(older->uri, snapshot->uri) ||
-                       g_str_has_prefix(snapshot->uri, older->uri);
+    g_autofree char *first = lh_uri_text(&older->uri);
+    g_autofree char *second = lh_uri_text(&snapshot->uri);
+    gboolean overlap = g_str_has_prefix(first, second) || g_str_has_prefix(second, first);
     return overlap && older->o.create_rev <= snapshot->o.create_rev;
 }
 

@@ -224,7 +224,7 @@ static inline void load_from(Fixture *f, const char *item, const char *snapshot,
     g_autoptr(LhObject) object = lh_object_parse(LH_KIND_ASSIGNMENT, name, value, strlen(value), 1,
                                                  1, 0);
     if (!lh_object_known(object))
-        fail_msg("%s", object->error);
+        fail_msg("%s", lh_object_error(object));
     guint before = f->answers->len;
     base(f)->v->load(base(f), item, (const LhAssignment *)object);
     assert_int_equal(f->answers->len, before); /* never inside the call */

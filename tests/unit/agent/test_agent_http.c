@@ -76,7 +76,7 @@ static void load(Fixture *f)
     g_autoptr(LhObject) object = lh_object_parse(LH_KIND_ASSIGNMENT, "cache/n-00000000/i", value,
                                                  strlen(value), 1, 1, 0);
     if (!lh_object_known(object))
-        fail_msg("%s", object->error);
+        fail_msg("%s", lh_object_error(object));
     base(f)->v->load(base(f), "i", (const LhAssignment *)object);
     gint64 deadline = g_get_monotonic_time() + 20 * G_USEC_PER_SEC;
     while (f->ready == 0 && g_get_monotonic_time() < deadline)

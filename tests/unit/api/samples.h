@@ -88,7 +88,7 @@ static inline LhObject *parse_fields(LhKind kind, const char *json)
 static inline void assert_known(const LhObject *object)
 {
     if (!lh_object_known(object))
-        fail_msg("%s: %s", object->name, object->error);
+        fail_msg("%s: %s", object->name, lh_object_error(object));
 }
 
 static inline LhObject *parse_known(LhKind kind, const char *json)
@@ -102,7 +102,7 @@ static inline void assert_error_is(const LhObject *object, const char *error)
 {
     if (lh_object_known(object))
         fail_msg("accepted; should say \"%s\"", error);
-    assert_string_equal(object->error, error);
+    assert_string_equal(lh_object_error(object), error);
 }
 
 /* The fields @json are refused with exactly @error. */

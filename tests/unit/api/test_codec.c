@@ -69,8 +69,8 @@ static void assert_field_refused(const Place *place, cJSON *value, const char *w
     g_autoptr(LhObject) object = parse_with(place, value);
     if (lh_object_known(object))
         fail_msg("%s %s: accepted", lh_kind_info(place->kind)->name, place->path);
-    if (!g_str_has_prefix(object->error, start))
-        fail_msg("\"%s\" does not begin with \"%s\"", object->error, start);
+    if (!g_str_has_prefix(lh_object_error(object), start))
+        fail_msg("\"%s\" does not begin with \"%s\"", lh_object_error(object), start);
 }
 
 /* If it is refused, then not for this value itself. */
@@ -78,8 +78,8 @@ static void assert_field_taken(const Place *place, cJSON *value)
 {
     g_autofree char *start = g_strdup_printf("%s: is ", place->path);
     g_autoptr(LhObject) object = parse_with(place, value);
-    if (!lh_object_known(object) && g_str_has_prefix(object->error, start))
-        fail_msg("%s", object->error);
+    if (!lh_object_known(object) && g_str_has_prefix(lh_object_error(object), start))
+        fail_msg("%s", lh_object_error(object));
 }
 
 static void samples_are_accepted(void **state)
@@ -110,8 +110,8 @@ static void check_null(const Place *place, guint *count)
 {
     g_autoptr(LhObject) absent = parse_with(place, NULL);
     g_autoptr(LhObject) null = parse_with(place, cJSON_CreateNull());
-    assert_string_equal(absent->error != NULL ? absent->error : "",
-                        null->error != NULL ? null->error : "");
+    assert_string_equal(lh_object_error(absent) != NULL ? lh_object_error(absent) : "",
+                        lh_object_error(null) != NULL ? lh_object_error(null) : "");
     if (lh_object_known(absent))
         assert_true(lh_object_same(place->kind, absent, null));
     (*count)++;
@@ -194,7 +194,7 @@ static void check_long_string(const Place *place, guint *count)
     else
         assert_field_refused(place, cJSON_CreateString(text), ": is ");
     g_autoptr(LhObject) object = parse_with(place, cJSON_CreateString(text));
-    assert_true(lh_object_known(object) || strlen(object->error) < 400);
+    assert_true(lh_object_known(object) || strlen(lh_object_error(object)) < 400);
     if (field->min > 0)
         assert_field_refused(place, cJSON_CreateString(""), ": is empty");
     (*count)++;
@@ -229,7 +229,7 @@ static void bad_utf8_is_refused(void **state)
     for (guint i = 0; i < G_N_ELEMENTS(texts); i++) {
         g_autoptr(LhObject) object = parse_fields(LH_KIND_RETRY, texts[i]);
         assert_false(lh_object_known(object));
-        assert_true(g_utf8_validate(object->error, -1, NULL));
+        assert_true(g_utf8_validate(lh_object_error(object), -1, NULL));
     }
 }
 

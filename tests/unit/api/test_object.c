@@ -136,13 +136,13 @@ static void objects_know_their_key(void **state)
     assert_int_equal(object->kind, LH_KIND_RETRY);
     assert_int_equal(object->create_rev, 11);
     assert_int_equal(object->mod_rev, 22);
-    assert_int_equal(object->lease, 33);
+    assert_int_equal(lh_object_lease(object), 33);
     g_autoptr(LhObject) bad = parse_fields(LH_KIND_RETRY, "x");
     assert_false(lh_object_known(bad));
     assert_int_equal(bad->kind, LH_KIND_RETRY);
     assert_int_equal(bad->create_rev, 11);
     assert_int_equal(bad->mod_rev, 22);
-    assert_int_equal(bad->lease, 33);
+    assert_int_equal(lh_object_lease(bad), 33);
     assert_string_equal(bad->name, samples[LH_KIND_RETRY].name);
 }
 
@@ -157,12 +157,13 @@ static void bad_names_give_unknown_objects(void **state)
     g_autoptr(LhObject) bytes = parse_value(LH_KIND_SERVICE, "\xff\x80z\n", "{}");
     assert_false(lh_object_known(bytes));
     assert_string_equal(bytes->name, "\xff\x80z\n");
-    assert_true(g_utf8_validate(bytes->error, -1, NULL));
-    assert_null(strchr(bytes->error, '\n'));
+    assert_true(g_utf8_validate(lh_object_error(bytes), -1, NULL));
+    assert_null(strchr(lh_object_error(bytes), '\n'));
     g_autofree char *longest = g_strnfill(100000, '\x80');
     g_autoptr(LhObject) large = parse_value(LH_KIND_SERVICE, longest, "{}");
     assert_int_equal(strlen(large->name), 100000);
-    assert_true(strlen(large->error) < 500 && g_utf8_validate(large->error, -1, NULL));
+    assert_true(strlen(lh_object_error(large)) < 500 &&
+                g_utf8_validate(lh_object_error(large), -1, NULL));
 }
 
 static void a_key_of_no_kind_gives_an_unknown_object(void **state)
@@ -215,10 +216,10 @@ static void what_fits_no_accepted_is_refused(void **state)
     assert_known(plain);
     g_autoptr(LhObject) large = parse_seed_with('x', 61 * 1024);
     assert_false(lh_object_known(large));
-    assert_true(g_str_has_prefix(large->error, "spec: is "));
+    assert_true(g_str_has_prefix(lh_object_error(large), "spec: is "));
     g_autoptr(LhObject) escaped = parse_seed_with('\x7f', 11 * 1024);
     assert_false(lh_object_known(escaped));
-    assert_true(g_str_has_prefix(escaped->error, "spec: is "));
+    assert_true(g_str_has_prefix(lh_object_error(escaped), "spec: is "));
 }
 
 static void unknown_objects_are_safe_to_read(void **state)

@@ -256,7 +256,7 @@ static void check_group(const LhPlan *plan, const LhGroup *group)
         }
         parsed = lh_object_parse(op->kind, op->name, op->value, strlen(op->value), 1, 1, 0);
         if (!lh_object_known(parsed))
-            fail_msg("%s: %s: %s", op->key, op->value, parsed->error);
+            fail_msg("%s: %s: %s", op->key, op->value, lh_object_error(parsed));
     }
 }
 

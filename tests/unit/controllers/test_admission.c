@@ -323,7 +323,7 @@ static void a_snapshot_that_does_not_parse_says_so(void **state)
     fail_over(world);
     run(world, "admission");
     assert_int_equal(count_below(world, ""), 0);
-    assert_int_equal(g_hash_table_size(fleet(world)->snapshots), 0);
+    assert_int_equal(fleet(world)->snapshots.n, 0);
 }
 
 static void a_copy_in_force_that_does_not_parse_pauses_its_controller(void **state)

@@ -96,6 +96,72 @@ static void after_a_compaction_only_differences_are_told(void **state)
     lab_free(&lab);
 }
 
+/* Three pages: the third is asked for when the first has been told. */
+#define MANY        15000
+#define VALUE_BYTES 8000
+
+typedef struct {
+    Lab *lab;
+    GHashTable *names; /* as told */
+    guint told, applied;
+} First;
+
+static void first_change(const LhObject *before, const LhObject *after, gpointer data)
+{
+    First *first = data;
+    const LhObject *object = after != NULL ? after : before;
+
+    first->told++;
+    assert_int_equal(before != NULL, g_hash_table_contains(first->names, object->name));
+    if (after == NULL)
+        g_hash_table_remove(first->names, object->name);
+    else
+        g_hash_table_add(first->names, g_strdup(object->name));
+    assert_ptr_equal(lh_mirror_get(first->lab->mirror, LH_KIND_SNAPSHOT, object->name), after);
+}
+
+static void first_applied(G_GNUC_UNUSED gint64 revision, gpointer data)
+{
+    ((First *)data)->applied++;
+}
+
+/* What was told of a list that did not end is taken back where it no longer holds. */
+static void a_first_list_that_begins_again_is_mended(void **state)
+{
+    static const LhMirrorFuncs funcs = {.change = first_change, .applied = first_applied};
+    Lab lab = lab_new(19, NULL);
+    First first = {.lab = &lab,
+                   .names = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL)};
+
+    for (guint i = 0; i < MANY; i++) {
+        g_autofree char *key = g_strdup_printf("published/snapshots/s%05u", i);
+        g_autofree char *value = snapshot_value(1),
+                        *padded = g_strdup_printf("%-*s", VALUE_BYTES, value);
+        put(&lab, key, padded);
+    }
+    lh_mirror_unlisten(lab.mirror, &lab_funcs, &lab);
+    lh_mirror_listen(lab.mirror, &funcs, &first);
+    lh_mirror_start(lab.mirror);
+    while (first.told == 0) {
+        assert_true(sim_world_step(lab.world));
+        assert_int_equal(lh_mirror_revision(lab.mirror), 0);
+        assert_int_equal(lh_mirror_count(lab.mirror, LH_KIND_SNAPSHOT), 0);
+    }
+    assert_null(lh_mirror_get(lab.mirror, LH_KIND_SNAPSHOT, "s00000"));
+    drop_key(&lab, "published/snapshots/s00000");
+    put_snapshot(&lab, "s00001", 2);
+    assert_true(fake_etcd_compact(lab.server, fake_etcd_revision(lab.server)));
+    pass(&lab, 5000);
+    assert_int_equal(first.applied, 1);
+    assert_int_equal(lh_mirror_count(lab.mirror, LH_KIND_SNAPSHOT), MANY - 1);
+    assert_int_equal(g_hash_table_size(first.names), MANY - 1);
+    assert_false(g_hash_table_contains(first.names, "s00000"));
+    check_agrees(&lab);
+    lh_mirror_unlisten(lab.mirror, &funcs, &first);
+    g_hash_table_unref(first.names);
+    lab_free(&lab);
+}
+
 static void a_restored_backup_is_told_and_parsed_again(void **state)
 {
     Lab lab = lab_new(13, NULL);
@@ -162,8 +228,9 @@ static void the_lease_of_a_key_is_part_of_it(void **state)
     pass(&lab, 30000);
     expect_told(&lab, "+leaders/admission/0000000000000001@2 =3 !3>2 "
                       "~leaders/admission/0000000000000001@2 =2");
-    assert_int_equal(lh_mirror_get(lab.mirror, LH_KIND_LEADER, "admission/0000000000000001")->lease,
-                     lease);
+    assert_int_equal(
+        lh_object_lease(lh_mirror_get(lab.mirror, LH_KIND_LEADER, "admission/0000000000000001")),
+        lease);
     fake_etcd_backup_free(backup);
     lab_free(&lab);
 }
@@ -184,6 +251,24 @@ static void an_etcd_that_is_away_at_start_is_waited_for(void **state)
     expect_told(&lab, "+snapshots/a@2 =2");
     assert_true(lh_mirror_synced(lab.mirror));
     lab_free(&lab);
+}
+
+static void progress_counts_when_etcd_can_be_trusted_with_it(void **state)
+{
+    static const char *const versions[] = {"3.4.23", "3.5.21"};
+    (void)state;
+    for (guint i = 0; i < G_N_ELEMENTS(versions); i++) {
+        Lab lab = lab_new(20, NULL);
+        lh_mirror_set_version(lab.mirror, versions[i]);
+        lab_start(&lab);
+        pass(&lab, 100);
+        gint64 listed = lh_mirror_revision(lab.mirror);
+        fake_etcd_put(lab.server, "elsewhere", "x", 0);
+        pass(&lab, 60000);
+        assert_int_equal(lh_mirror_revision(lab.mirror),
+                         i == 0 ? listed : fake_etcd_revision(lab.server));
+        lab_free(&lab);
+    }
 }
 
 static void staleness_grows_while_nothing_is_heard(void **state)
@@ -291,10 +376,12 @@ int main(void)
         cmocka_unit_test(an_interrupted_watch_resumes_where_it_was),
         cmocka_unit_test(nothing_is_missed_between_list_and_watch),
         cmocka_unit_test(after_a_compaction_only_differences_are_told),
+        cmocka_unit_test(a_first_list_that_begins_again_is_mended),
         cmocka_unit_test(a_restored_backup_is_told_and_parsed_again),
         cmocka_unit_test(another_cluster_is_told_as_regressed),
         cmocka_unit_test(the_lease_of_a_key_is_part_of_it),
         cmocka_unit_test(an_etcd_that_is_away_at_start_is_waited_for),
+        cmocka_unit_test(progress_counts_when_etcd_can_be_trusted_with_it),
         cmocka_unit_test(staleness_grows_while_nothing_is_heard),
         cmocka_unit_test(it_can_be_freed_at_any_step),
         cmocka_unit_test(it_can_be_freed_inside_its_callbacks),

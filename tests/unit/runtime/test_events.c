@@ -34,10 +34,11 @@ static void note_event(const LhKv *kv, gpointer data)
                                                  kv->mod_rev, kv->lease);
     const LhEvent *event = (const LhEvent *)object;
 
-    assert_null(object->error);
+    assert_true(lh_object_known(object));
     assert_string_equal(event->controller, NAME);
-    guint on_lease = GPOINTER_TO_UINT(g_hash_table_lookup(told->of_lease, &object->lease)) + 1;
-    g_hash_table_insert(told->of_lease, g_memdup2(&object->lease, sizeof object->lease),
+    gint64 lease = lh_object_lease(object);
+    guint on_lease = GPOINTER_TO_UINT(g_hash_table_lookup(told->of_lease, &lease)) + 1;
+    g_hash_table_insert(told->of_lease, g_memdup2(&lease, sizeof lease),
                         GUINT_TO_POINTER(on_lease));
     told->most = MAX(told->most, on_lease);
     if (told->reason != NULL && strcmp(event->reason, told->reason) != 0)

@@ -104,7 +104,7 @@ static void what_is_unknown_stays_unknown(void **state)
     assert_int_equal(is->create_rev, was->create_rev);
     g_autofree char *hex = lh_lease_hex(lh_runtime_lease(manager->runtime));
     g_autofree char *leader = g_strconcat(NAME "/", hex, NULL);
-    assert_int_equal(lh_mirror_get(record.mirror, LH_KIND_LEADER, leader)->lease,
+    assert_int_equal(lh_object_lease(lh_mirror_get(record.mirror, LH_KIND_LEADER, leader)),
                      lh_runtime_lease(manager->runtime));
     g_autofree char *again = lh_record_dump(record.mirror, 12345, &again_len);
     assert_string_equal(again, text);
