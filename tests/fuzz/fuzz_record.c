@@ -1,0 +1,71 @@
+/*
+ * Recorded plan inputs of any text: refused with the line's number, or loaded; then what is dumped loads
+ * into a mirror that dumps the same bytes, and the plans made of it are JSON and the same twice.
+ */
+#include "base/json.h"
+#include "controllers/registry.h"
+#include "runtime/record.h"
+#include "tests/fuzz/fuzz.h"
+
+#include <string.h>
+
+static void listen_to_nothing(LhMirror *mirror, gpointer data)
+{
+}
+
+/* NULL: refused. */
+static char *load_and_dump(const char *text, gsize len, gsize *dumped, GError **error)
+{
+    LhRecord record = {0};
+    char *dump;
+
+    if (!lh_record_load(text, len, listen_to_nothing, NULL, &record, error)) {
+        FUZZ_CHECK(record.mirror == NULL, "a mirror although refused");
+        return NULL;
+    }
+    FUZZ_CHECK(lh_mirror_revision(record.mirror) == record.revision, "revision");
+    dump = lh_record_dump(record.mirror, record.now_ms, dumped);
+    lh_mirror_free(record.mirror);
+    return dump;
+}
+
+static char *plan(const char *text, gsize len)
+{
+    GString *out = g_string_new(NULL);
+    g_autoptr(GError) error = NULL;
+
+    FUZZ_CHECK(lh_record_plan(text, len, lh_controllers(), NULL, out, &error), "%s", error->message);
+    return g_string_free(out, FALSE);
+}
+
+static void check_plans(const char *text, gsize len, const char *dump, gsize dumped)
+{
+    g_autofree char *first = plan(text, len), *second = plan(text, len);
+    g_autofree char *of_dump = plan(dump, dumped);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(cJSON) json = lh_json_parse(first, strlen(first), G_MAXSIZE, &error);
+
+    FUZZ_CHECK(json != NULL, "%s\n%s", error->message, first);
+    FUZZ_CHECK(strcmp(first, second) == 0, "%s\n%s", first, second);
+    FUZZ_CHECK(strcmp(first, of_dump) == 0, "the dump gives another plan\n%s\n%s", first, of_dump);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    FuzzBytes bytes = {data, size};
+    gsize len = 0, dumped = 0, again_len = 0;
+    g_autofree char *text = fuzz_rest(&bytes, &len);
+    GError *error = NULL;
+    g_autofree char *dump = load_and_dump(text, len, &dumped, &error), *again = NULL;
+
+    if (dump == NULL) {
+        FUZZ_CHECK(error != NULL && g_str_has_prefix(error->message, "line "), "no line");
+        fuzz_check_error(error);
+        return 0;
+    }
+    again = load_and_dump(dump, dumped, &again_len, &error);
+    FUZZ_CHECK(again != NULL, "%s\n%s", error->message, dump);
+    FUZZ_CHECK(dumped == again_len && memcmp(dump, again, dumped) == 0, "%s\n%s", dump, again);
+    check_plans(text, len, dump, dumped);
+    return 0;
+}
