@@ -17,10 +17,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 
 /* Ends the process with a message when a promise is broken: FUZZ_CHECK(condition, "format", …). */
-#define FUZZ_CHECK(condition, ...)                                          \
-    do {                                                                    \
-        if (!(condition))                                                   \
-            fuzz_broken(__FILE__, __LINE__, #condition, __VA_ARGS__);       \
+#define FUZZ_CHECK(condition, ...)                                    \
+    do {                                                              \
+        if (!(condition))                                             \
+            fuzz_broken(__FILE__, __LINE__, #condition, __VA_ARGS__); \
     } while (0)
 void fuzz_broken(const char *file, int line, const char *condition, const char *format, ...)
     G_GNUC_PRINTF(4, 5) G_GNUC_NORETURN;

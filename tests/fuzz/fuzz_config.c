@@ -9,12 +9,11 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <yaml.h>
 
 static const LhSetting program_settings[] = {
-    {"pool", LH_SET_STRING, NULL, NULL, NULL},
-    {"capacity", LH_SET_SIZE, "100Gi", NULL, NULL},
-    {"capacityItems", LH_SET_INT, NULL, NULL, NULL},
-    {"verbose", LH_SET_BOOL, NULL, NULL, NULL},
+    {"pool", LH_SET_STRING, NULL, NULL, NULL},       {"capacity", LH_SET_SIZE, "100Gi", NULL, NULL},
+    {"capacityItems", LH_SET_INT, NULL, NULL, NULL}, {"verbose", LH_SET_BOOL, NULL, NULL, NULL},
     {NULL, LH_SET_STRING, NULL, NULL, NULL},
 };
 
@@ -94,6 +93,29 @@ static void check_same(const LhConfig *a, const LhConfig *b, const LhSetting *ro
                    "%s: \"%s\"", row->path, lh_config_string(a, row->path));
 }
 
+/* What is accepted is one document, and no text in it goes on behind a NUL. */
+static void check_stream(const uint8_t *data, size_t size)
+{
+    yaml_parser_t parser;
+    guint documents = 0;
+    gboolean end = FALSE;
+
+    yaml_parser_initialize(&parser);
+    yaml_parser_set_input_string(&parser, data, size);
+    while (!end) {
+        yaml_event_t event;
+        FUZZ_CHECK(yaml_parser_parse(&parser, &event), "%s", parser.problem);
+        end = event.type == YAML_STREAM_END_EVENT;
+        documents += event.type == YAML_DOCUMENT_START_EVENT;
+        if (event.type == YAML_SCALAR_EVENT)
+            FUZZ_CHECK(memchr(event.data.scalar.value, '\0', event.data.scalar.length) == NULL,
+                       "a NUL in \"%s\"", event.data.scalar.value);
+        yaml_event_delete(&event);
+    }
+    yaml_parser_delete(&parser);
+    FUZZ_CHECK(documents <= 1, "%u documents", documents);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const char *file = write_file(data, size);
@@ -111,6 +133,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         fuzz_check_error(error);
         return 0;
     }
+    check_stream(data, size);
     for (const LhSetting *const *table = tables; *table != NULL; table++)
         for (const LhSetting *row = *table; row->path != NULL; row++) {
             char *flag = as_flag(config, row);

@@ -12,8 +12,8 @@
 
 typedef struct {
     guint32 field, type;
-    guint64 number;       /* type 0 */
-    const guint8 *data;   /* type 2 */
+    guint64 number;     /* type 0 */
+    const guint8 *data; /* type 2 */
     gsize len;
 } Field;
 
@@ -180,7 +180,8 @@ static void check_watch(const LhWatchReply *reply, const guint8 *data, gsize len
 
 static void check_lease(const LhLeaseReply *reply, const guint8 *data, gsize len)
 {
-    FUZZ_CHECK(reply->lease == (gint64)last_field(data, len, 2, 0).number && reply->lease != 0, "id");
+    FUZZ_CHECK(reply->lease == (gint64)last_field(data, len, 2, 0).number && reply->lease != 0,
+               "id");
     FUZZ_CHECK(reply->ttl_s == (gint64)last_field(data, len, 3, 0).number && reply->ttl_s >= 0,
                "ttl");
 }

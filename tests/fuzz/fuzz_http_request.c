@@ -26,7 +26,7 @@ typedef struct {
     GMainContext *context;
     LhHttpServer *server;
     guint16 port;
-    GPtrArray *held;     /* LhHttpRequest whose answer is due later */
+    GPtrArray *held; /* LhHttpRequest whose answer is due later */
     LhHttpStream *stream;
     guint begun, ended; /* late requests and streams */
 } Site;
@@ -128,8 +128,8 @@ static void open_site(void)
     site.server = lh_http_server_new(sim_machine_new(site.world, "server"), site.context, &options,
                                      &error);
     FUZZ_CHECK(site.server != NULL, "%s", error->message);
-    site.port = (guint16)g_ascii_strtoull(
-        strrchr(lh_http_server_address(site.server), ':') + 1, NULL, 10);
+    site.port = (guint16)g_ascii_strtoull(strrchr(lh_http_server_address(site.server), ':') + 1,
+                                          NULL, 10);
     lh_http_server_route(site.server, "GET", "/echo", LH_ROLE_VIEWER, handle_echo, NULL);
     lh_http_server_route(site.server, "GET", "/v1/*", LH_ROLE_VIEWER, handle_echo, NULL);
     lh_http_server_route(site.server, "PUT", "/v1/*", LH_ROLE_OPERATOR, handle_put, NULL);
@@ -148,7 +148,8 @@ static int dial(void)
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    FUZZ_CHECK(fd >= 0 && (connect(fd, (struct sockaddr *)&to, sizeof to) == 0 || errno == EINPROGRESS),
+    FUZZ_CHECK(fd >= 0 &&
+                   (connect(fd, (struct sockaddr *)&to, sizeof to) == 0 || errno == EINPROGRESS),
                "connect: %s", g_strerror(errno));
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
     return fd;

@@ -44,7 +44,8 @@ static void check_escaped(const char *path, const GPtrArray *query)
         g_string_append_c(target, '=');
         append_escaped(target, query->pdata[i + 1], FALSE);
     }
-    FUZZ_CHECK(lh_http_target_parse(target->str, &again, &params, &why), "%s: %s", target->str, why);
+    FUZZ_CHECK(lh_http_target_parse(target->str, &again, &params, &why), "%s: %s", target->str,
+               why);
     FUZZ_CHECK(strcmp(path, again) == 0, "%s, %s", path, again);
     FUZZ_CHECK(params->len == query->len, "%u, %u", params->len, query->len);
     for (guint i = 0; i < query->len; i++)

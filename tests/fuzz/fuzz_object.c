@@ -100,7 +100,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     g_autoptr(LhObject) again = parse(kind, name, value, len);
 
     FUZZ_CHECK(split == (kind < LH_N_KINDS), "%s", key);
-    FUZZ_CHECK(object->kind == kind && strcmp(object->name, name) == 0, "%s: %s", key, object->name);
+    FUZZ_CHECK(object->kind == kind && strcmp(object->name, name) == 0, "%s: %s", key,
+               object->name);
     FUZZ_CHECK(object->create_rev == 3 && object->mod_rev == 4 && object->lease == 5, "header");
     FUZZ_CHECK(g_strcmp0(object->error, again->error) == 0, "parsed twice: %s", object->error);
     FUZZ_CHECK(!lh_object_known(object) || lh_kind_name_valid(kind, name), "%s", key);

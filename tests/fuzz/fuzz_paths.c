@@ -42,8 +42,8 @@ static void check_uri(const char *uri)
     gboolean good = lh_uri_check(uri, &error);
     gboolean s3 = g_str_has_prefix(uri, "s3://");
     const char *rest = s3 ? uri + 5 : g_str_has_prefix(uri, "file:///") ? uri + 8 : NULL;
-    gboolean expected = rest != NULL && g_str_has_suffix(rest, "/") &&
-                        strstr(uri, "..") == NULL && !has_control(uri);
+    gboolean expected = rest != NULL && g_str_has_suffix(rest, "/") && strstr(uri, "..") == NULL &&
+                        !has_control(uri);
 
     if (expected) {
         g_autofree char *path = g_strndup(rest, strlen(rest) - 1);
@@ -82,8 +82,8 @@ static void check_below(const char *root, const char *uri)
     FUZZ_CHECK(!said || (g_str_has_prefix(below, above) && strlen(below) > strlen(above)),
                "%s is said to lie below %s", uri, root);
     if (lh_uri_check(root, NULL) && lh_uri_check(uri, NULL))
-        FUZZ_CHECK(said == (g_str_has_prefix(uri, root) && strlen(uri) > strlen(root)), "%s below %s",
-                   uri, root);
+        FUZZ_CHECK(said == (g_str_has_prefix(uri, root) && strlen(uri) > strlen(root)),
+                   "%s below %s", uri, root);
 }
 
 static void check_key(const char *key)

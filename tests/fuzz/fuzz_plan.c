@@ -95,9 +95,8 @@ static void change(History *h, const char *key, const char *value, gsize len)
 {
     LhKind kind = LH_N_KINDS;
     const char *name = key;
-    const LhObject *before = lh_key_split(key, &kind, &name)
-                                 ? lh_mirror_get(h->mirror, kind, name)
-                                 : NULL;
+    const LhObject *before = lh_key_split(key, &kind, &name) ? lh_mirror_get(h->mirror, kind, name)
+                                                             : NULL;
     gint64 created = before == NULL ? h->revision : before->create_rev;
 
     if (value == NULL && before == NULL)
@@ -134,9 +133,8 @@ static const char *word(History *h, const char *const *words, guint n)
     return words[pick(h, n)];
 }
 
-#define WORD(h, ...)                                     \
-    word(h, (const char *const[]){__VA_ARGS__},          \
-         G_N_ELEMENTS(((const char *const[]){__VA_ARGS__})))
+#define WORD(h, ...) \
+    word(h, (const char *const[]){__VA_ARGS__}, G_N_ELEMENTS(((const char *const[]){__VA_ARGS__})))
 
 static void put_service(History *h)
 {
@@ -183,7 +181,8 @@ static void put_settings(History *h)
 
 static void put_other_desired(History *h)
 {
-    const LhBrake *brake = (const LhBrake *)lh_mirror_get(h->mirror, LH_KIND_BRAKE, "cache-evictor");
+    const LhBrake *brake = (const LhBrake *)lh_mirror_get(h->mirror, LH_KIND_BRAKE,
+                                                          "cache-evictor");
     const char *hash = brake != NULL && lh_object_known(&brake->o) ? brake->plan_hash : "0123";
     g_autofree char *confirmation = g_strdup_printf("{\"spec\":{\"planHash\":\"%s\"}}", hash);
 
@@ -193,7 +192,8 @@ static void put_other_desired(History *h)
         break;
     case 1:
         put(h, "desired/nodepolicies/cache/n1",
-            WORD(h, "{\"spec\":{\"cordon\":true}}", "{\"spec\":{\"drain\":true}}", "{\"spec\":{}}"));
+            WORD(h, "{\"spec\":{\"cordon\":true}}", "{\"spec\":{\"drain\":true}}",
+                 "{\"spec\":{}}"));
         break;
     case 2:
         put(h, "desired/throttles/t",
@@ -218,7 +218,8 @@ static void put_node(History *h)
 {
     guint number = pick(h, 4);
     const char *pool = WORD(h, "cache", "cache", "cache", "recovery", "manager");
-    g_autofree char *key = g_strdup_printf("actual/nodes/%s/n%u-0000000%u", pool, number, pick(h, 3));
+    g_autofree char *key = g_strdup_printf("actual/nodes/%s/n%u-0000000%u", pool, number,
+                                           pick(h, 3));
     g_autofree char *value = g_strdup_printf(
         "{\"name\":\"n%u\",\"set\":\"%s\",\"zone\":\"%s\",\"capacityBytes\":%u,"
         "\"capacityItems\":%u,\"state\":\"%s\",\"leaseTtl\":\"5s\",\"warm\":%s,\"lease\":\"%016x\"}",
@@ -283,14 +284,15 @@ static void put_decided(History *h)
         break;
     case 4:
         key = g_strdup_printf("decided/deletions/p%u", p);
-        value = g_strdup_printf("{\"uri\":\"s3://b/p%u/\",\"snapshotRevision\":%u,\"decidedAt\":1}", p,
-                                pick(h, 99));
+        value = g_strdup_printf("{\"uri\":\"s3://b/p%u/\",\"snapshotRevision\":%u,\"decidedAt\":1}",
+                                p, pick(h, 99));
         break;
     default:
         key = g_strdup("decided/brakes/cache-evictor");
         value = g_strdup_printf("{\"revision\":%" PRId64 ",\"since\":%" PRId64
                                 ",\"planHash\":\"0123\",\"eligible\":20,\"of\":30%s}",
-                                h->revision, moment(h), WORD(h, "", ",\"confirmedAt\":1700000000001"));
+                                h->revision, moment(h),
+                                WORD(h, "", ",\"confirmedAt\":1700000000001"));
     }
     put(h, key, pick(h, 5) == 0 ? NULL : value);
 }
@@ -346,16 +348,19 @@ static char *plan_text(const LhPlan *plan)
         for (guint o = 0; o < group->n_ops; o++) {
             const LhOp *op = lh_plan_op(plan, group, o);
             g_string_append_printf(text, " %d %s @%" PRId64 " %s: %s\n  %s\n", op->type, op->key,
-                                   op->expect_rev, op->rule, op->reason, op->value ? op->value : "");
+                                   op->expect_rev, op->rule, op->reason,
+                                   op->value ? op->value : "");
         }
     }
     for (guint i = 0; i < plan->reliances->len; i++) {
         const LhReliance *r = &g_array_index(plan->reliances, LhReliance, i);
-        g_string_append_printf(text, "rely %s %d @%" PRId64 "\n", r->key, r->none_below, r->mod_rev);
+        g_string_append_printf(text, "rely %s %d @%" PRId64 "\n", r->key, r->none_below,
+                               r->mod_rev);
     }
     for (guint i = 0; i < plan->events->len; i++) {
         const LhPlanEvent *e = &g_array_index(plan->events, LhPlanEvent, i);
-        g_string_append_printf(text, "event %d %s %s %s\n", e->type, e->reason, e->object, e->message);
+        g_string_append_printf(text, "event %d %s %s %s\n", e->type, e->reason, e->object,
+                               e->message);
     }
     for (guint i = 0; i < plan->notes->len; i++) {
         const LhPlanNote *n = &g_array_index(plan->notes, LhPlanNote, i);
@@ -406,8 +411,8 @@ static void check_op(const History *h, const LhOp *op)
         FUZZ_CHECK(op->expect_rev != 0, "%s: deletes what is not there", op->key);
         return;
     }
-    g_autoptr(LhObject) object = lh_object_parse(op->kind, op->name, op->value, strlen(op->value), 1,
-                                                 1, 0);
+    g_autoptr(LhObject) object = lh_object_parse(op->kind, op->name, op->value, strlen(op->value),
+                                                 1, 1, 0);
     FUZZ_CHECK(lh_object_known(object), "%s: %s: %s", op->key, object->error, op->value);
     FUZZ_CHECK(lh_object_warning(object) == NULL, "%s: %s", op->key, lh_object_warning(object));
 }
@@ -514,9 +519,10 @@ static void pass_time(History *h)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static void (*const steps[])(History *) = {
-        carry_out, put_service, put_snapshot, put_node,  put_item,  put_decided,  carry_out,
-        spoil,     put_raw,     pass_time,    check_all, put_node,  put_settings, put_other_desired,
-        put_snapshot, carry_out,
+        carry_out,    put_service,       put_snapshot, put_node,
+        put_item,     put_decided,       carry_out,    spoil,
+        put_raw,      pass_time,         check_all,    put_node,
+        put_settings, put_other_desired, put_snapshot, carry_out,
     };
     History h = {.bytes = {data, size}};
 

@@ -34,7 +34,8 @@ static char *plan(const char *text, gsize len)
     GString *out = g_string_new(NULL);
     g_autoptr(GError) error = NULL;
 
-    FUZZ_CHECK(lh_record_plan(text, len, lh_controllers(), NULL, out, &error), "%s", error->message);
+    FUZZ_CHECK(lh_record_plan(text, len, lh_controllers(), NULL, out, &error), "%s",
+               error->message);
     return g_string_free(out, FALSE);
 }
 

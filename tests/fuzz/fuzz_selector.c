@@ -66,7 +66,8 @@ static void check_labels(const LhObject *object)
         g_autofree char *term = g_strconcat(key, "=", value, NULL);
         if (*key == '\0' || strpbrk(key, "=!,") != NULL || strpbrk(value, "=!,") != NULL ||
             g_ascii_isspace(*key) || g_ascii_isspace(key[strlen(key) - 1]) ||
-            g_ascii_isspace(*value) || (*value != '\0' && g_ascii_isspace(value[strlen(value) - 1])))
+            g_ascii_isspace(*value) ||
+            (*value != '\0' && g_ascii_isspace(value[strlen(value) - 1])))
             continue;
         FUZZ_CHECK(select_one(term, object) == 1, "\"%s\" does not select its object", term);
     }

@@ -113,7 +113,8 @@ static void check_time(const char *text)
         g_autofree char *upper = g_ascii_strup(text, -1);
         g_autoptr(GDateTime) slow = g_date_time_new_from_iso8601(upper, NULL);
         if (slow != NULL)
-            FUZZ_CHECK(g_date_time_to_unix(slow) * 1000 + g_date_time_get_microsecond(slow) / 1000 ==
+            FUZZ_CHECK(g_date_time_to_unix(slow) * 1000 +
+                               g_date_time_get_microsecond(slow) / 1000 ==
                            value,
                        "time \"%s\": %" PRId64, text, value);
     }
