@@ -30,6 +30,15 @@ static void check_path(const char *path)
                    "%s", path);
 }
 
+/* A proxy that does not decode sees as many parts. */
+static void check_parts(const char *target, const char *path)
+{
+    g_autofree char *raw = g_strndup(target, strcspn(target, "?"));
+    g_auto(GStrv) before = g_strsplit(raw, "/", -1), after = g_strsplit(path, "/", -1);
+
+    FUZZ_CHECK(g_strv_length(before) == g_strv_length(after), "%s, %s", raw, path);
+}
+
 static void check_escaped(const char *path, const GPtrArray *query)
 {
     g_autoptr(GString) target = g_string_new(NULL);
@@ -66,6 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     check_path(path);
+    check_parts(target, path);
     FUZZ_CHECK(query->len % 2 == 0 && query->len <= 2 * HTTP_MAX_QUERY, "%u", query->len);
     for (guint i = 0; i < query->len; i++)
         FUZZ_CHECK(g_utf8_validate(query->pdata[i], -1, NULL), "query");
