@@ -12,16 +12,19 @@
 
 typedef struct {
     guint32 field, type;
-    guint64 number;     /* type 0 */
+    guint64 number;     /* type 0; of a longer one the lower 64 bits */
+    gboolean any;       /* type 0: some bit is set */
     const guint8 *data; /* type 2 */
     gsize len;
 } Field;
 
-static gboolean read_varint(const guint8 **at, const guint8 *end, guint64 *out)
+static gboolean read_varint(const guint8 **at, const guint8 *end, guint64 *out, gboolean *any)
 {
     *out = 0;
+    *any = FALSE;
     for (guint shift = 0; shift < 70 && *at < end; shift += 7) {
         guint8 byte = *(*at)++;
+        *any |= (byte & 0x7f) != 0;
         if (shift < 64)
             *out |= (guint64)(byte & 0x7f) << shift;
         if ((byte & 0x80) == 0)
@@ -34,15 +37,16 @@ static gboolean read_varint(const guint8 **at, const guint8 *end, guint64 *out)
 static gboolean next_field(const guint8 **at, const guint8 *end, Field *out)
 {
     guint64 tag, len = 0;
+    gboolean any;
 
     *out = (Field){0};
-    if (*at >= end || !read_varint(at, end, &tag))
+    if (*at >= end || !read_varint(at, end, &tag, &any))
         return FALSE;
     out->field = (guint32)tag >> 3;
     out->type = tag & 7;
     if (out->type == 0)
-        return read_varint(at, end, &out->number);
-    if (out->type == 2 && !read_varint(at, end, &len))
+        return read_varint(at, end, &out->number, &out->any);
+    if (out->type == 2 && !read_varint(at, end, &len, &any))
         return FALSE;
     len = out->type == 1 ? 8 : out->type == 5 ? 4 : len;
     if ((out->type != 1 && out->type != 2 && out->type != 5) || len > (guint64)(end - *at))
@@ -78,6 +82,18 @@ static Field last_field(const guint8 *data, gsize len, guint32 number, guint32 t
         if (f.field == number && f.type == type)
             found = f;
     return found;
+}
+
+/* protobuf-c takes any wire type for a bool; only varints are worth doing here again. */
+static void check_bool(gboolean value, const guint8 *data, gsize len, guint32 number)
+{
+    const guint8 *at = data;
+    Field last = {0};
+
+    for (Field f; next_field(&at, past(data, len), &f);)
+        if (f.field == number)
+            last = f;
+    FUZZ_CHECK(last.type != 0 || !value == !last.any, "field %u is %d", number, value);
 }
 
 static Field nth_field(const guint8 *data, gsize len, guint32 number, guint n)
@@ -131,14 +147,14 @@ static void check_range(const LhRangeReply *reply, const guint8 *data, gsize len
         check_kv(&reply->kvs[i], &wire);
     }
     FUZZ_CHECK(reply->count == (gint64)last_field(data, len, 4, 0).number, "count");
-    FUZZ_CHECK(!reply->more == !last_field(data, len, 3, 0).number, "more");
+    check_bool(reply->more, data, len, 3);
     check_header(&reply->header, data, len);
 }
 
 static void check_txn(const LhTxnReply *reply, const guint8 *data, gsize len)
 {
     FUZZ_CHECK(reply->n_ops == count_fields(data, len, 3, 2), "ops");
-    FUZZ_CHECK(!reply->succeeded == !last_field(data, len, 2, 0).number, "succeeded");
+    check_bool(reply->succeeded, data, len, 2);
     check_header(&reply->header, data, len);
     for (gsize i = 0; i < reply->n_ops; i++) {
         const LhTxnOpReply *op = &reply->ops[i];
@@ -165,13 +181,17 @@ static void check_watch(const LhWatchReply *reply, const guint8 *data, gsize len
     FUZZ_CHECK(reply->n_events == count_fields(data, len, 11, 2), "events");
     FUZZ_CHECK(!reply->progress || (reply->n_events == 0 && !reply->created && !reply->canceled),
                "progress");
+    check_bool(reply->created, data, len, 3);
+    check_bool(reply->canceled, data, len, 4);
+    check_bool(reply->fragment, data, len, 7);
     FUZZ_CHECK(reply->compact_revision == (gint64)last_field(data, len, 5, 0).number, "compact");
     check_header(&reply->header, data, len);
     for (gsize i = 0; i < reply->n_events; i++) {
         const LhEtcdEvent *event = &reply->events[i];
         Field wire = nth_field(data, len, 11, (guint)i);
         Field kv = last_field(wire.data, wire.len, 2, 2);
-        FUZZ_CHECK(!event->is_delete == (last_field(wire.data, wire.len, 1, 0).number != 1),
+        FUZZ_CHECK(!event->is_delete ==
+                       ((guint32)last_field(wire.data, wire.len, 1, 0).number != 1),
                    "delete");
         if (count_fields(wire.data, wire.len, 2, 2) == 1)
             check_kv(&event->kv, &kv);

@@ -11,9 +11,11 @@
 #include <string.h>
 
 /* Durations and sizes once more, with 128 bits and no cleverness. -1: not one. */
-static __int128 slow_number(const char **text)
+__extension__ typedef __int128 Wide;
+
+static Wide slow_number(const char **text)
 {
-    __int128 value = 0;
+    Wide value = 0;
     const char *start = *text;
 
     for (; **text >= '0' && **text <= '9'; (*text)++) {
@@ -24,14 +26,14 @@ static __int128 slow_number(const char **text)
     return *text == start ? -1 : value;
 }
 
-static __int128 slow_units(const char *text, const char *const *names, const gint64 *factors,
-                           gboolean several)
+static Wide slow_units(const char *text, const char *const *names, const gint64 *factors,
+                       gboolean several)
 {
-    __int128 total = 0;
+    Wide total = 0;
     guint next = 0;
 
     do {
-        __int128 count = slow_number(&text);
+        Wide count = slow_number(&text);
         gsize len = several ? strcspn(text, "0123456789") : strlen(text);
         guint i = next;
         if (count < 0)
@@ -56,7 +58,7 @@ static void check_duration(const char *text)
     gint64 value = -7, again = -7;
     GError *error = NULL;
     gboolean good = lh_duration_parse(text, &value, &error);
-    __int128 slow = slow_units(text, names, factors, TRUE);
+    Wide slow = slow_units(text, names, factors, TRUE);
 
     FUZZ_CHECK(good == (slow >= 0), "duration \"%s\"", text);
     FUZZ_CHECK(value == (good ? (gint64)slow : -7), "duration \"%s\": %" PRId64, text, value);
@@ -89,7 +91,7 @@ static void check_size(const char *text)
     gint64 value = -7;
     GError *error = NULL;
     gboolean good = lh_size_parse(text, &value, &error);
-    __int128 slow = slow_units(text, names, factors, FALSE);
+    Wide slow = slow_units(text, names, factors, FALSE);
 
     FUZZ_CHECK(good == (slow >= 0), "size \"%s\"", text);
     FUZZ_CHECK(value == (good ? (gint64)slow : -7), "size \"%s\": %" PRId64, text, value);
@@ -126,7 +128,8 @@ static void check_number(gint64 number)
     g_autofree char *size = lh_size_format(number);
     g_autofree char *time = lh_time_format(number);
     gint64 read = -7;
-    long double shown, exact = number < 0 ? -(long double)number : (long double)number;
+    long double shown, most, step = 1,
+                             exact = number < 0 ? -(long double)number : (long double)number;
     const char *units = "KMGTPE", *unit;
     char *end = NULL;
 
@@ -136,17 +139,15 @@ static void check_number(gint64 number)
     if (number >= 0 && number <= read)
         FUZZ_CHECK(read == number, "%s is %" PRId64 ", not %" PRId64, time, read, number);
 
-    /* The size is rounded to a tenth of the unit that it names, which is the largest that fits. */
+    /* The size is rounded to a tenth of the unit that it names. */
     shown = g_ascii_strtod(size + (*size == '-'), &end);
     FUZZ_CHECK(*end == ' ', "%s", size);
     unit = strchr(units, end[1]);
-    for (const char *u = units; unit != NULL && u <= unit; u++)
-        shown *= 1024, exact += 0;
     FUZZ_CHECK(unit != NULL || strcmp(end, " B") == 0, "%s", size);
-    long double step = unit == NULL ? 0 : 1;
     for (const char *u = units; unit != NULL && u <= unit; u++)
         step *= 1024;
-    FUZZ_CHECK(shown - exact <= step / 20 + 1 && exact - shown <= step / 20 + 1,
+    most = step / 20 + step * 1e-12L + 1; /* a tenth has no exact double */
+    FUZZ_CHECK(shown * step - exact <= most && exact - shown * step <= most,
                "%" PRId64 " is not %s", number, size);
 }
 
