@@ -51,6 +51,24 @@ static void check_round(LhKind kind, const LhObject *object)
     FUZZ_CHECK(strcmp(value, twice) == 0, "%s became %s", value, twice);
 }
 
+/* Integers beyond 2^53-1 are refused wherever they are: a double would be another number. */
+static void check_exact(const cJSON *json)
+{
+    FUZZ_CHECK(!cJSON_IsNumber(json) || ABS(json->valuedouble) <= (double)LH_JSON_MAX_INT, "%.17g",
+               json->valuedouble);
+    for (const cJSON *child = json->child; child != NULL; child = child->next)
+        check_exact(child);
+}
+
+static void check_numbers(LhKind kind, const LhObject *object)
+{
+    g_autofree char *printed = lh_object_print(kind, object);
+    g_autoptr(cJSON) json = lh_json_parse(printed, strlen(printed), G_MAXSIZE, NULL);
+
+    FUZZ_CHECK(json != NULL, "%s", printed);
+    check_exact(json);
+}
+
 /* What admission does with it. */
 static void check_accepted(LhKind kind, const LhObject *object)
 {
@@ -115,6 +133,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     FUZZ_CHECK(lh_object_same(kind, object, again), "parsed twice");
     check_round(kind, object);
+    check_numbers(kind, object);
     if (lh_kind_is_desired(kind))
         check_accepted(kind, object);
     return 0;
