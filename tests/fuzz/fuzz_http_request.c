@@ -35,6 +35,27 @@ static Site site;
 
 /* ---- handlers ---- */
 
+/* No page of another origin, nor a name that was re-bound to us, gets as far as a handler. */
+static void check_origin(LhHttpRequest *request)
+{
+    const char *host = lh_http_header(request, "Host");
+    const char *origin = lh_http_header(request, "Origin");
+    const char *type = lh_http_header(request, "Content-Type");
+    g_autofree char *port = g_strdup_printf(":%u", site.port);
+
+    FUZZ_CHECK(host != NULL && g_str_has_suffix(host, port), "Host: %s", host);
+    FUZZ_CHECK(g_ascii_strncasecmp(host, "localhost:", 10) == 0 || *host == '[' ||
+                   g_str_has_prefix(host, "127."),
+               "Host: %s", host);
+    if (origin != NULL)
+        FUZZ_CHECK(g_ascii_strncasecmp(origin, "http://", 7) == 0 &&
+                       g_ascii_strcasecmp(origin + 7, host) == 0,
+                   "Origin: %s", origin);
+    if (strcmp(lh_http_method(request), "GET") != 0 && strcmp(lh_http_method(request), "HEAD") != 0)
+        FUZZ_CHECK(type != NULL && g_ascii_strncasecmp(type, "application/json", 16) == 0,
+                   "Content-Type: %s", type);
+}
+
 static void check_request(LhHttpRequest *request)
 {
     const char *path = lh_http_path(request);
@@ -47,6 +68,7 @@ static void check_request(LhHttpRequest *request)
     FUZZ_CHECK(len <= MAX_BODY && body[len] == '\0', "%" G_GSIZE_FORMAT, len);
     FUZZ_CHECK(g_str_has_prefix(lh_http_peer(request), "127.0.0.1:"), "%s", lh_http_peer(request));
     FUZZ_CHECK(lh_http_query(request, "absent-for-sure") == NULL, "query");
+    check_origin(request);
 }
 
 static void handle_echo(LhHttpRequest *request, gpointer data)
