@@ -135,15 +135,20 @@ static const char *word(History *h, const char *const *words, guint n)
 #define WORD(h, ...) \
     word(h, (const char *const[]){__VA_ARGS__}, G_N_ELEMENTS(((const char *const[]){__VA_ARGS__})))
 
+/* One pick in each statement: the order in which arguments are evaluated is the compiler's. */
 static void put_service(History *h)
 {
     g_autofree char *key = g_strdup_printf("desired/services/s%u", pick(h, 4));
+    const char *paused = pick(h, 8) == 0 ? "true" : "false";
+    const char *window = WORD(h, "1h", "6h", "24h", "0s", "7d");
+    guint replicas = pick(h, 4);
+    const char *sets = WORD(h, "[\"default\"]", "[\"blue\"]", "[\"default\",\"blue\"]", "[]",
+                            "[\"x\",\"x\"]");
+    const char *retention = WORD(h, "7d", "8d", "1h", "2w");
     g_autofree char *value = g_strdup_printf(
         "{\"metadata\":{\"labels\":{\"a\":\"b\"}},\"spec\":{\"owner\":\"o\",\"paused\":%s,"
         "\"cache\":{\"window\":\"%s\",\"replicas\":%u,\"sets\":%s},\"retention\":\"%s\"}}",
-        pick(h, 8) == 0 ? "true" : "false", WORD(h, "1h", "6h", "24h", "0s", "7d"), pick(h, 4),
-        WORD(h, "[\"default\"]", "[\"blue\"]", "[\"default\",\"blue\"]", "[]", "[\"x\",\"x\"]"),
-        WORD(h, "7d", "8d", "1h", "2w"));
+        paused, window, replicas, sets, retention);
 
     put(h, key, value);
 }
@@ -153,28 +158,37 @@ static void put_snapshot(History *h)
     guint name = pick(h, 12);
     g_autofree char *key = g_strdup_printf("published/snapshots/p%u", name);
     gint64 end = moment(h);
-    g_autofree char *value = g_strdup_printf(
-        "{\"service\":\"s%u\",\"startTime\":%" PRId64 ",\"endTime\":%" PRId64
-        ",\"sizeBytes\":%u,\"uri\":\"s3://b/%s%u/\"%s}",
-        pick(h, 5), end - HOUR, end, pick(h, 60), WORD(h, "p", "p", "p", "p1/", "", "q/../"),
-        pick(h, 6) == 0 ? pick(h, 12) : name, WORD(h, "", "", "", ",\"live\":true"));
+    guint service = pick(h, 5), size = pick(h, 60);
+    const char *below = WORD(h, "p", "p", "p", "p1/", "", "q/../");
+    guint at = pick(h, 6) == 0 ? pick(h, 12) : name;
+    const char *live = WORD(h, "", "", "", ",\"live\":true");
+    g_autofree char *value = g_strdup_printf("{\"service\":\"s%u\",\"startTime\":%" PRId64
+                                             ",\"endTime\":%" PRId64
+                                             ",\"sizeBytes\":%u,\"uri\":\"s3://b/%s%u/\"%s}",
+                                             service, end - HOUR, end, size, below, at, live);
 
     put(h, key, value);
 }
 
-static void put_settings(History *h)
+static const LhController *pick_controller(History *h)
 {
     const LhController *const *all = lh_controllers();
     guint n = 0;
 
     while (all[n] != NULL)
         n++;
-    g_autofree char *key = g_strdup_printf("desired/settings/%s", all[pick(h, n)]->name);
+    return all[pick(h, n)];
+}
+
+static void put_settings(History *h)
+{
+    g_autofree char *key = g_strconcat("desired/settings/", pick_controller(h)->name, NULL);
     g_autofree char *value = g_strdup_printf(
         "{\"spec\":{%s}}",
         WORD(h, "", "\"paused\":true", "\"maxConcurrentLoads\":1", "\"strategy\":\"pack\"",
              "\"restoreReservePercent\":60", "\"failureGrace\":\"0s\"", "\"brakePercent\":100",
              "\"brakePercent\":1", "\"evictGrace\":\"1h\"", "\"probePeriod\":\"1s\""));
+
     put(h, key, value);
 }
 
@@ -219,81 +233,138 @@ static void put_node(History *h)
     const char *pool = WORD(h, "cache", "cache", "cache", "recovery", "manager");
     g_autofree char *key = g_strdup_printf("actual/nodes/%s/n%u-0000000%u", pool, number,
                                            pick(h, 3));
-    g_autofree char *value = g_strdup_printf(
+    const char *set = WORD(h, "default", "blue"), *zone = WORD(h, "", "a", "b"), *state, *warm;
+    guint bytes = pick(h, 256), items = pick(h, 8);
+    g_autofree char *value = NULL;
+
+    state = WORD(h, "online", "online", "online", "waiting", "paused", "error");
+    warm = WORD(h, "[]", "[\"p1\",\"p2\"]", "[\"p1\",\"p1\"]");
+    value = g_strdup_printf(
         "{\"name\":\"n%u\",\"set\":\"%s\",\"zone\":\"%s\",\"capacityBytes\":%u,"
         "\"capacityItems\":%u,\"state\":\"%s\",\"leaseTtl\":\"5s\",\"warm\":%s,\"lease\":\"%016x\"}",
-        number, WORD(h, "default", "blue"), WORD(h, "", "a", "b"), pick(h, 256), pick(h, 8),
-        WORD(h, "online", "online", "online", "waiting", "paused", "error"),
-        WORD(h, "[]", "[\"p1\",\"p2\"]", "[\"p1\",\"p1\"]"), number + 1);
-
+        number, set, zone, bytes, items, state, warm, number + 1);
     put(h, key, pick(h, 5) == 0 ? NULL : value);
 }
 
+/* What a node says of an order that is there. */
 static void put_item(History *h)
 {
     g_autoptr(GPtrArray) orders = lh_mirror_list(h->mirror, LH_KIND_ASSIGNMENT);
     const LhObject *order = orders->len == 0 ? NULL : orders->pdata[pick(h, orders->len)];
     g_autofree char *key = order == NULL ? g_strdup("actual/items/cache/n1-00000001/p1.default.0")
                                          : g_strconcat("actual/items/", order->name, NULL);
-    g_autofree char *value = g_strdup_printf(
-        "{\"state\":\"%s\",\"since\":%" PRId64 ",\"assignment\":%" PRId64
-        ",\"bytesDone\":%u,\"message\":\"m\"}",
-        WORD(h, "loading", "live", "evicting", "evicted", "failed", "done", "odd"), moment(h),
-        order == NULL || pick(h, 6) == 0 ? 1 : order->mod_rev, pick(h, 4));
+    const char *state = WORD(h, "loading", "live", "evicting", "evicted", "failed", "done", "odd");
+    gint64 since = moment(h), answers = order == NULL || pick(h, 6) == 0 ? 1 : order->mod_rev;
+    g_autofree char *value = g_strdup_printf("{\"state\":\"%s\",\"since\":%" PRId64
+                                             ",\"assignment\":%" PRId64
+                                             ",\"bytesDone\":%u,\"message\":\"m\"}",
+                                             state, since, answers, pick(h, 4));
 
     put(h, key, pick(h, 6) == 0 ? NULL : value);
 }
 
-/* What controllers write, by another hand. */
+/* ---- what controllers write, by another hand ---- */
+
+static void put_replica(History *h, const char *replica, guint snapshot)
+{
+    g_autofree char *key = g_strconcat("decided/replicas/", replica, NULL), *value = NULL;
+    guint service = pick(h, 4), ordinal = pick(h, 3);
+    const char *restored = WORD(h, "false", "true");
+
+    value = g_strdup_printf("{\"snapshot\":\"p%u\",\"service\":\"s%u\",\"set\":\"default\","
+                            "\"ordinal\":%u,\"restored\":%s,\"createdAt\":%" PRId64
+                            ",\"expiresAt\":%" PRId64 "}",
+                            snapshot, service, ordinal, restored, T0, moment(h));
+    put(h, key, pick(h, 5) == 0 ? NULL : value);
+}
+
+static void put_assignment(History *h, const char *replica, guint snapshot, guint node)
+{
+    g_autofree char *key = g_strdup_printf("decided/assignments/cache/n%u-0000000%u/%s", node,
+                                           pick(h, 3), replica);
+    const char *action = WORD(h, "load", "load", "evict", "prepare");
+    gint64 since = moment(h);
+    guint epoch = pick(h, 9), size = pick(h, 60);
+    g_autofree char *value = g_strdup_printf(
+        "{\"action\":\"%s\",\"since\":%" PRId64 ",\"controller\":\"x\",\"epoch\":%u,\"rule\":\"r\","
+        "\"reason\":\"y\",\"snapshot\":\"p%u\",\"uri\":\"s3://b/p%u/\",\"sizeBytes\":%u,"
+        "\"set\":\"default\"}",
+        action, since, epoch, snapshot, snapshot, size);
+
+    put(h, key, pick(h, 5) == 0 ? NULL : value);
+}
+
+static void put_retry(History *h, const char *replica, guint node)
+{
+    g_autofree char *key = g_strconcat("decided/retries/cache/", replica, NULL);
+    guint attempt = pick(h, 9);
+    gint64 not_before = moment(h);
+    const char *parked = WORD(h, "false", "true");
+    g_autofree char *value = g_strdup_printf("{\"attempt\":%u,\"notBefore\":%" PRId64
+                                             ",\"parked\":%s,\"message\":\"n%u-00000001: x\"}",
+                                             attempt, not_before, parked, node);
+
+    put(h, key, pick(h, 5) == 0 ? NULL : value);
+}
+
+static void put_health(History *h, guint node)
+{
+    g_autofree char *key = g_strdup_printf("decided/health/cache/n%u-0000000%u", node, pick(h, 3));
+    const char *state = WORD(h, "healthy", "probation", "failure", "failed");
+    gint64 since = moment(h), missing = moment(h);
+    g_autofree char *value = g_strdup_printf("{\"state\":\"%s\",\"since\":%" PRId64
+                                             ",\"reason\":\"x\",\"missingSince\":%" PRId64
+                                             ",\"revoking\":%s}",
+                                             state, since, missing, WORD(h, "false", "true"));
+
+    put(h, key, pick(h, 5) == 0 ? NULL : value);
+}
+
+static void put_deletion(History *h, guint snapshot)
+{
+    g_autofree char *key = g_strdup_printf("decided/deletions/p%u", snapshot);
+    g_autofree char *value = g_strdup_printf(
+        "{\"uri\":\"s3://b/p%u/\",\"snapshotRevision\":%u,\"decidedAt\":1}", snapshot, pick(h, 99));
+
+    put(h, key, pick(h, 5) == 0 ? NULL : value);
+}
+
+static void put_brake(History *h)
+{
+    gint64 since = moment(h);
+    g_autofree char *value = g_strdup_printf("{\"revision\":%" PRId64 ",\"since\":%" PRId64
+                                             ",\"planHash\":\"0123\",\"eligible\":20,\"of\":30%s}",
+                                             h->revision, since,
+                                             WORD(h, "", ",\"confirmedAt\":1700000000001"));
+
+    put(h, "decided/brakes/cache-evictor", pick(h, 5) == 0 ? NULL : value);
+}
+
 static void put_decided(History *h)
 {
     guint p = pick(h, 12), n = pick(h, 4);
-    g_autofree char *replica = g_strdup_printf("p%u.%s.%s%u", p, WORD(h, "default", "blue"),
-                                               WORD(h, "", "", "r"), pick(h, 3));
-    g_autofree char *key = NULL, *value = NULL;
+    const char *set = WORD(h, "default", "blue"), *restored = WORD(h, "", "", "r");
+    g_autofree char *replica = g_strdup_printf("p%u.%s.%s%u", p, set, restored, pick(h, 3));
 
     switch (pick(h, 6)) {
     case 0:
-        key = g_strconcat("decided/replicas/", replica, NULL);
-        value = g_strdup_printf("{\"snapshot\":\"p%u\",\"service\":\"s%u\",\"set\":\"default\","
-                                "\"ordinal\":%u,\"restored\":%s,\"createdAt\":%" PRId64
-                                ",\"expiresAt\":%" PRId64 "}",
-                                p, pick(h, 4), pick(h, 3), WORD(h, "false", "true"), T0, moment(h));
+        put_replica(h, replica, p);
         break;
     case 1:
-        key = g_strdup_printf("decided/assignments/cache/n%u-0000000%u/%s", n, pick(h, 3), replica);
-        value = g_strdup_printf("{\"action\":\"%s\",\"since\":%" PRId64 ",\"controller\":\"x\","
-                                "\"epoch\":%u,\"rule\":\"r\",\"reason\":\"y\",\"snapshot\":\"p%u\","
-                                "\"uri\":\"s3://b/p%u/\",\"sizeBytes\":%u,\"set\":\"default\"}",
-                                WORD(h, "load", "load", "evict", "prepare"), moment(h), pick(h, 9),
-                                p, p, pick(h, 60));
+        put_assignment(h, replica, p, n);
         break;
     case 2:
-        key = g_strconcat("decided/retries/cache/", replica, NULL);
-        value = g_strdup_printf("{\"attempt\":%u,\"notBefore\":%" PRId64 ",\"parked\":%s,"
-                                "\"message\":\"n%u-00000001: x\"}",
-                                pick(h, 9), moment(h), WORD(h, "false", "true"), n);
+        put_retry(h, replica, n);
         break;
     case 3:
-        key = g_strdup_printf("decided/health/cache/n%u-0000000%u", n, pick(h, 3));
-        value = g_strdup_printf("{\"state\":\"%s\",\"since\":%" PRId64 ",\"reason\":\"x\","
-                                "\"missingSince\":%" PRId64 ",\"revoking\":%s}",
-                                WORD(h, "healthy", "probation", "failure", "failed"), moment(h),
-                                moment(h), WORD(h, "false", "true"));
+        put_health(h, n);
         break;
     case 4:
-        key = g_strdup_printf("decided/deletions/p%u", p);
-        value = g_strdup_printf("{\"uri\":\"s3://b/p%u/\",\"snapshotRevision\":%u,\"decidedAt\":1}",
-                                p, pick(h, 99));
+        put_deletion(h, p);
         break;
     default:
-        key = g_strdup("decided/brakes/cache-evictor");
-        value = g_strdup_printf("{\"revision\":%" PRId64 ",\"since\":%" PRId64
-                                ",\"planHash\":\"0123\",\"eligible\":20,\"of\":30%s}",
-                                h->revision, moment(h),
-                                WORD(h, "", ",\"confirmedAt\":1700000000001"));
+        put_brake(h);
     }
-    put(h, key, pick(h, 5) == 0 ? NULL : value);
 }
 
 /* A key that is there gets another value of the input's own, or goes. */
@@ -312,7 +383,8 @@ static void spoil(History *h)
 /* Key and value both from the input. */
 static void put_raw(History *h)
 {
-    g_autofree char *key = fuzz_line(&h->bytes), *value = fuzz_line(&h->bytes);
+    g_autofree char *key = fuzz_line(&h->bytes);
+    g_autofree char *value = fuzz_line(&h->bytes);
 
     put(h, key, *value == '\0' ? NULL : value);
 }
@@ -488,18 +560,14 @@ static void check_all(History *h)
 /* Carries out the groups that the input picks; others are as if refused. */
 static void carry_out(History *h)
 {
-    const LhController *const *all = lh_controllers();
-    guint n = 0, which, chosen;
+    const LhController *controller = pick_controller(h);
+    guint refused = fuzz_byte(&h->bytes);
+    LhPlan *plan = plan_on(h, controller, h->indexes->pdata[type_of(h, controller)], 64, FALSE);
 
-    while (all[n] != NULL)
-        n++;
-    which = pick(h, n);
-    chosen = fuzz_byte(&h->bytes);
-    LhPlan *plan = plan_on(h, all[which], h->indexes->pdata[type_of(h, all[which])], 64, FALSE);
-    check_plan(h, all[which], plan);
+    check_plan(h, controller, plan);
     for (guint i = 0; i < lh_plan_groups(plan); i++) {
         const LhGroup *group = lh_plan_group(plan, i);
-        if (chosen & (1u << (i % 7)))
+        if (refused & (1u << (i % 7)))
             continue;
         h->revision++;
         for (guint o = 0; o < group->n_ops; o++) {
