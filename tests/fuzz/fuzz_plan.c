@@ -233,7 +233,7 @@ static void put_node(History *h)
     const char *pool = WORD(h, "cache", "cache", "cache", "recovery", "manager");
     g_autofree char *key = g_strdup_printf("actual/nodes/%s/n%u-0000000%u", pool, number,
                                            pick(h, 3));
-    const char *set = WORD(h, "default", "blue"), *zone = WORD(h, "", "a", "b"), *state, *warm;
+    const char *set = WORD(h, "default", "blue"), *zone = WORD(h, "c", "a", "b"), *state, *warm;
     guint bytes = pick(h, 256), items = pick(h, 8);
     g_autofree char *value = NULL;
 
