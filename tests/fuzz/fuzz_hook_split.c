@@ -37,7 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_CHECK(letters <= strlen(command), "longer than it was");
     if (strpbrk(command, "\"'\\#") ==
         NULL) { /* nothing quoted, no comment: white space alone parts */
-        g_auto(GStrv) plain = g_strsplit_set(command, " \t\r\n", -1);
+        g_auto(GStrv) plain = g_strsplit_set(command, " \t\n", -1);
         guint n = 0;
         for (guint i = 0; plain[i] != NULL; i++)
             if (*plain[i] != '\0') {

@@ -15,7 +15,7 @@
 
 #define T0     G_GINT64_CONSTANT(1700000000000)
 #define HOUR   G_GINT64_CONSTANT(3600000)
-#define STEPS  400
+#define STEPS  120
 #define CHECKS 4 /* in one input: they cost most */
 /* Two compares are the fence's; etcd takes 128 of each. */
 #define GROUP_MAX (LH_ETCD_MAX_TXN_OPS - 2)
