@@ -271,11 +271,28 @@ static gboolean read_uri(Reader *r, const LhField *field, guint32 place, const c
     return TRUE;
 }
 
+/* Beyond LH_JSON_MAX_INT a double is not the integer that was written, and printing would change it. */
+static gboolean check_exact(const Reader *r, const cJSON *json, const LhPath *path)
+{
+    guint index = 0;
+    if (cJSON_IsNumber(json) && (json->valuedouble > (double)LH_JSON_MAX_INT ||
+                                 json->valuedouble < -(double)LH_JSON_MAX_INT))
+        return lh_refuse(r->error, path, "integers must be within 2^53-1");
+    for (const cJSON *child = json->child; child != NULL; child = child->next) {
+        const LhPath at = {.up = path, .name = child->string, .index = index++};
+        if (!check_exact(r, child, &at))
+            return FALSE;
+    }
+    return TRUE;
+}
+
 static gboolean read_raw(Reader *r, const LhField *field, guint32 place, const cJSON *json,
                          const LhPath *path)
 {
     if ((field->flags & LH_OBJECT) != 0 && !cJSON_IsObject(json))
         return refuse_type(r->error, path, json, LH_F_RAW);
+    if (!check_exact(r, json, path))
+        return FALSE;
     g_autofree char *text = lh_json_print(json);
     lh_builder_set_string(r->b, place, text, strlen(text));
     return TRUE;

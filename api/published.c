@@ -77,7 +77,7 @@ gboolean lh_uri_check(const char *uri, GError **error)
         why = s3 ? "must lie below the bucket" : "must lie below /";
     if (why == NULL && strstr(uri, "..") != NULL)
         why = "must not contain ..";
-    if (why == NULL && !segments_ok(path))
+    if (why == NULL && !segments_ok(s3 ? uri + strlen("s3://") : path)) /* the bucket is one, too */
         why = "must not have an empty segment or .";
     if (why == NULL && has_control(uri))
         why = "must not contain control characters";

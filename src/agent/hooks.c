@@ -8,6 +8,7 @@
 #include "agent/hooks.h"
 
 #include "base/errors.h"
+#include "base/json.h"
 
 #include <errno.h>
 #include <gio/gio.h>
@@ -292,7 +293,14 @@ char **lh_hook_split(const char *command, GError **error)
     g_auto(GStrv) argv = NULL;
     g_autoptr(GError) local = NULL;
     if (!g_shell_parse_argv(command, NULL, &argv, &local)) {
-        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "\"%.200s\": %s", command, local->message);
+        /* GLib's message holds the whole text, of several lines perhaps. */
+        g_autofree char *head = g_strndup(command, 200);
+        g_autoptr(GString) quoted = g_string_new(NULL);
+        lh_json_append_string(quoted, head);
+        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s: %s", quoted->str,
+                    g_error_matches(local, G_SHELL_ERROR, G_SHELL_ERROR_EMPTY_STRING)
+                        ? "names no program"
+                        : "a quote or a backslash at its end is left open");
         return NULL;
     }
     return g_steal_pointer(&argv);

@@ -140,6 +140,15 @@ void lh_config_free(LhConfig *config)
 
 /* ---- text → value ---- */
 
+/* What was read, for a message: quoted, one line, at most 64 bytes of it. g_free. */
+static char *quote(const char *text)
+{
+    g_autofree char *head = g_strndup(text, 64);
+    GString *out = g_string_new(NULL);
+    lh_json_append_string(out, head);
+    return g_string_free(out, FALSE);
+}
+
 static char **split_list(const char *text)
 {
     g_autoptr(GPtrArray) parts = g_ptr_array_new_with_free_func(g_free);
@@ -157,8 +166,9 @@ static gboolean parse_int(const char *text, gint64 *out, GError **error)
 {
     guint64 number = 0;
     if (!g_ascii_string_to_unsigned(text, 10, 0, LH_JSON_MAX_INT, &number, NULL)) {
-        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "\"%.64s\" must be a number from 0 to 2^53-1",
-                    text);
+        g_autofree char *quoted = quote(text);
+        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s must be a number from 0 to 2^53-1",
+                    quoted);
         return FALSE;
     }
     *out = (gint64)number;
@@ -172,7 +182,8 @@ static gboolean parse_bool(const char *text, gboolean *out, GError **error)
     else if (strcmp(text, "false") == 0 || strcmp(text, "0") == 0)
         *out = FALSE;
     else {
-        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "\"%.64s\" must be true or false", text);
+        g_autofree char *quoted = quote(text);
+        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s must be true or false", quoted);
         return FALSE;
     }
     return TRUE;
@@ -184,6 +195,10 @@ static gboolean set_value(Value *value, const char *text, const char *source, GE
     if (value->source != NULL)
         return TRUE;
     gboolean ok = TRUE;
+    if (!g_utf8_validate(text, -1, NULL)) {
+        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s: must be UTF-8 text", source);
+        return FALSE;
+    }
     switch (value->row->type) {
     case LH_SET_STRING:
         break;
@@ -244,10 +259,11 @@ static gboolean read_flags(LhConfig *config, const char *usage, char **argv, cha
     for (; n < config->values->len; n++) {
         Value *value = g_ptr_array_index(config->values, n);
         entries[n].long_name = value->flag;
-        entries[n].arg = G_OPTION_ARG_STRING;
+        /* Not STRING, which would convert from the encoding of the locale: a service has none. */
+        entries[n].arg = G_OPTION_ARG_FILENAME;
         entries[n].arg_data = &value->arg_text;
         if (value->row->type == LH_SET_LIST) {
-            entries[n].arg = G_OPTION_ARG_STRING_ARRAY;
+            entries[n].arg = G_OPTION_ARG_FILENAME_ARRAY;
             entries[n].arg_data = &value->arg_list;
         } else if (value->row->type == LH_SET_BOOL) {
             entries[n].arg = G_OPTION_ARG_NONE;
@@ -273,7 +289,8 @@ static gboolean read_flags(LhConfig *config, const char *usage, char **argv, cha
         exit(0);
     }
     if (args[0] != NULL && args[1] != NULL) {
-        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "command line: unexpected \"%.64s\"", args[1]);
+        g_autofree char *quoted = quote(args[1]);
+        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "command line: unexpected %s", quoted);
         return FALSE;
     }
     for (guint i = 0; i < config->values->len; i++) {
@@ -319,13 +336,20 @@ static gboolean refuse(const Reader *r, const yaml_node_t *node, const char *for
     return FALSE;
 }
 
-/* The text of a scalar; NULL when it is null or not a scalar. @list: a sequence will do too. */
+static gboolean has_nul(const yaml_node_t *scalar)
+{
+    return strlen((const char *)scalar->data.scalar.value) != scalar->data.scalar.length;
+}
+
+/* The text of a scalar; NULL when it is null or not a scalar. @list: a sequence will do too. @bad:
+ * neither, or there is a NUL in it, behind which nobody would read on. */
 static char *node_text(const Reader *r, const yaml_node_t *node, gboolean list, gboolean *bad)
 {
     *bad = FALSE;
     if (node->type == YAML_SCALAR_NODE) {
         const char *text = (const char *)node->data.scalar.value;
         gboolean plain = node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+        *bad = has_nul(node);
         if (plain && (*text == '\0' || strcmp(text, "~") == 0 || strcmp(text, "null") == 0))
             return NULL;
         return g_strndup(text, node->data.scalar.length);
@@ -338,7 +362,7 @@ static char *node_text(const Reader *r, const yaml_node_t *node, gboolean list, 
     GString *joined = g_string_new(NULL);
     for (const yaml_node_item_t *item = node->data.sequence.items.start; item < end; item++) {
         const yaml_node_t *child = yaml_document_get_node(r->document, *item);
-        if (child->type != YAML_SCALAR_NODE) {
+        if (child->type != YAML_SCALAR_NODE || has_nul(child)) {
             *bad = TRUE;
             g_string_free(joined, TRUE);
             return NULL;
@@ -355,7 +379,8 @@ static gboolean read_setting(Reader *r, Value *value, const yaml_node_t *node)
     g_autofree char *text = node_text(r, node, value->row->type == LH_SET_LIST, &bad);
     if (bad)
         return refuse(r, node, "%s: must be %s", value->row->path,
-                      value->row->type == LH_SET_LIST ? "a list of strings" : "a single value");
+                      value->row->type == LH_SET_LIST ? "a list of strings"
+                                                      : "a single value, without NUL");
     if (text == NULL)
         return TRUE;
     g_autofree char *source = g_strdup_printf("%s: line %lu: %s", r->file,
@@ -384,21 +409,38 @@ static gboolean read_mapping(Reader *r, const char *path, const yaml_node_t *nod
          pair < node->data.mapping.pairs.top; pair++) {
         const yaml_node_t *key = yaml_document_get_node(r->document, pair->key);
         const yaml_node_t *child = yaml_document_get_node(r->document, pair->value);
-        if (key->type != YAML_SCALAR_NODE)
+        if (key->type != YAML_SCALAR_NODE || has_nul(key))
             return refuse(r, key, "a key must be a string");
         const char *name = (const char *)key->data.scalar.value;
         char *full = *path != '\0' ? g_strconcat(path, ".", name, NULL) : g_strdup(name);
+        g_autofree char *quoted = quote(full);
         if (!g_hash_table_add(r->seen, full))
             return refuse(r, key, "%s: is there twice", name);
         Value *value = g_hash_table_lookup(r->config->by_path, full);
-        gboolean ok = value != NULL ? read_setting(r, value, child)
-                      : is_section(r->config, full)
-                          ? read_mapping(r, full, child, depth + 1)
-                          : refuse(r, key, "unknown setting \"%.64s\"", full);
+        gboolean ok = value != NULL                 ? read_setting(r, value, child)
+                      : is_section(r->config, full) ? read_mapping(r, full, child, depth + 1)
+                                                    : refuse(r, key, "unknown setting %s", quoted);
         if (!ok)
             return FALSE;
     }
     return TRUE;
+}
+
+/* After the first document nothing may come: it would be settings that nobody reads. */
+static gboolean is_last_document(yaml_parser_t *parser, const char *file, GError **error)
+{
+    yaml_document_t next;
+    gboolean loaded = yaml_parser_load(parser, &next);
+    gboolean more = !loaded || yaml_document_get_root_node(&next) != NULL;
+    if (more)
+        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s: line %lu: %s", file,
+                    (gulong)(loaded ? next.start_mark : parser->problem_mark).line + 1,
+                    loaded                    ? "there must be one document only"
+                    : parser->problem != NULL ? parser->problem
+                                              : "is not YAML");
+    if (loaded)
+        yaml_document_delete(&next);
+    return !more;
 }
 
 static gboolean parse_yaml(LhConfig *config, const char *file, const char *text, gsize len,
@@ -419,7 +461,8 @@ static gboolean parse_yaml(LhConfig *config, const char *file, const char *text,
     Reader r = {
         .config = config, .file = file, .document = &document, .seen = seen, .error = error};
     const yaml_node_t *root = yaml_document_get_root_node(&document);
-    gboolean ok = root == NULL || read_mapping(&r, "", root, 0);
+    gboolean ok = root == NULL ||
+                  (read_mapping(&r, "", root, 0) && is_last_document(&parser, file, error));
     yaml_document_delete(&document);
     yaml_parser_delete(&parser);
     return ok;

@@ -16,6 +16,7 @@
 #include <yaml.h>
 
 #define MAX_FILE_BYTES (16 * 1024 * 1024)
+#define NOT_EXACT      "integers must be within 2^53-1"
 #define MAX_DOCUMENTS  100000
 
 typedef struct {
@@ -130,6 +131,12 @@ static gboolean next_event(Reader *reader, yaml_event_t *event)
     return FALSE;
 }
 
+/* Beyond that, a double is not the integer that was written. */
+static gboolean is_exact(double value)
+{
+    return value <= (double)LH_JSON_MAX_INT && value >= -(double)LH_JSON_MAX_INT;
+}
+
 static cJSON *read_int(Reader *reader, const yaml_event_t *event, const char *text)
 {
     gboolean negative = text[0] == '-';
@@ -142,7 +149,7 @@ static cJSON *read_int(Reader *reader, const yaml_event_t *event, const char *te
     errno = 0;
     guint64 value = g_ascii_strtoull(digits, NULL, (guint)base);
     if (errno != 0 || value > (guint64)LH_JSON_MAX_INT) {
-        return refuse(reader, &event->start_mark, "%s: integers must be within 2^53-1", text);
+        return refuse(reader, &event->start_mark, "%s: " NOT_EXACT, text);
     }
     return cJSON_CreateNumber(negative ? -(double)value : (double)value);
 }
@@ -179,6 +186,9 @@ static cJSON *read_scalar(Reader *reader, const yaml_event_t *event)
     double value = g_ascii_strtod(text, NULL);
     if (strpbrk(text, "nN") != NULL || value > G_MAXDOUBLE || value < -G_MAXDOUBLE) {
         return refuse(reader, &event->start_mark, "%s: not a number that JSON has", text);
+    }
+    if (!is_exact(value)) {
+        return refuse(reader, &event->start_mark, "%s: " NOT_EXACT, text);
     }
     return cJSON_CreateNumber(value);
 }
@@ -352,6 +362,19 @@ static gboolean parse_yaml(const char *source, const char *text, gsize len, GPtr
     return ok;
 }
 
+/* The first number that JSON's text may have held exactly and @value does not; NULL: none. */
+static const cJSON *find_inexact(const cJSON *value)
+{
+    const cJSON *child, *found = NULL;
+    if (cJSON_IsNumber(value)) {
+        return is_exact(value->valuedouble) ? NULL : value;
+    }
+    for (child = value->child; child != NULL && found == NULL; child = child->next) {
+        found = find_inexact(child);
+    }
+    return found;
+}
+
 static gboolean parse_json(const char *source, const char *text, gsize len, GPtrArray *out,
                            GError **error)
 {
@@ -367,6 +390,15 @@ static gboolean parse_json(const char *source, const char *text, gsize len, GPtr
         }
         cJSON_Delete(loose);
         g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s:%zu: %s", source, line, local->message);
+        return FALSE;
+    }
+    const cJSON *inexact = find_inexact(object);
+    if (inexact != NULL) {
+        g_autofree char *number = lh_json_print(inexact);
+        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s:1: %s%s%s: " NOT_EXACT, source,
+                    inexact->string != NULL ? inexact->string : "",
+                    inexact->string != NULL ? ": " : "", number);
+        cJSON_Delete(object);
         return FALSE;
     }
     return add_document(source, 1, object, out, error);

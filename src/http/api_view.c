@@ -222,8 +222,10 @@ LhSelector *lh_selector_parse(const char *text, GError **error)
             g_strstrip(term.value);
         g_array_append_val(selector->terms, term);
         if (term.key[0] == '\0') {
-            g_set_error(error, LH_ERROR, LH_ERR_INVALID, "labelSelector: \"%s\" names no key",
-                        parts[i]);
+            g_autoptr(GString) quoted = g_string_new(NULL);
+            lh_json_append_string(quoted, parts[i]);
+            g_set_error(error, LH_ERROR, LH_ERR_INVALID, "labelSelector: %s names no key",
+                        quoted->str);
             lh_selector_free(selector);
             return NULL;
         }

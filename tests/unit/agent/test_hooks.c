@@ -249,6 +249,11 @@ static void commands_are_split_once(void **state)
     g_autoptr(GError) error = NULL;
     assert_null(lh_hook_split("a 'b", &error));
     assert_true(g_error_matches(error, LH_ERROR, LH_ERR_INVALID));
+    assert_string_equal(error->message, "\"a 'b\": a quote or a backslash at its end is left open");
+    g_clear_error(&error);
+    assert_null(lh_hook_split("a\nb\xff '", &error));
+    assert_string_equal(error->message,
+                        "\"a\\nb\xef\xbf\xbd '\": a quote or a backslash at its end is left open");
     assert_null(lh_hook_split("", NULL));
     assert_null(lh_hook_split("   ", NULL));
 }

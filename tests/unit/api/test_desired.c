@@ -105,6 +105,11 @@ static void a_seed_has_a_url_or_a_connector(void **state)
                    "spec.state: is \"running\", must be one of started, paused, stopped");
     assert_refused(LH_KIND_SEED, "{\"url\":\"u\",\"config\":[]}",
                    "spec.config: is a list, must be an object");
+    assert_refused(LH_KIND_SEED, "{\"url\":\"u\",\"config\":{\"a\":[1,{\"n\":9007199254740992}]}}",
+                   "spec.config.a[1].n: integers must be within 2^53-1");
+    assert_printed(LH_KIND_SEED, "{\"url\":\"u\",\"config\":{\"n\":[-9007199254740991,1.5]}}",
+                   "{\"url\":\"u\",\"config\":{\"n\":[-9007199254740991,1.5]},"
+                   "\"state\":\"started\",\"priority\":0}");
 }
 
 static void a_throttle_limits_something(void **state)

@@ -125,6 +125,7 @@ static void uris_lie_strictly_below_a_root(void **state)
         {"s3://b/a//b/", "empty segment"},
         {"file:////d/", "empty segment"},
         {"s3://b/./k/", "empty segment or ."},
+        {"s3://./k/", "empty segment or ."},
         {"s3://b/k\n/", "control characters"},
         {"s3://b/k\x7f/", "control characters"},
     };

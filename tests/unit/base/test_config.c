@@ -183,6 +183,17 @@ static void the_file_by_the_environment(void **state)
     assert_string_equal(lh_config_string(c, "name"), "x");
 }
 
+/* A service has no locale: the test has none either. */
+static void text_is_utf8_whatever_the_locale(void **state)
+{
+    (void)state;
+    g_autoptr(LhConfig) c = load("--name", "\xc3\xa9t\xc3\xa9", NULL);
+    assert_string_equal(lh_config_string(c, "name"), "\xc3\xa9t\xc3\xa9");
+    refused("--name: must be UTF-8", "--name", "\xff", NULL);
+    g_setenv("LEASEHOLD_NAME", "\xff", TRUE);
+    refused("LEASEHOLD_NAME: must be UTF-8", NULL, NULL);
+}
+
 static void bad_flags(void **state)
 {
     (void)state;
@@ -216,6 +227,12 @@ static void bad_files(void **state)
         {"name: a\nname: b\n", "line 2: name: is there twice"},
         {"name: [\n", "line 2: "},
         {"? [a]\n: b\n", "line 1: a key must be a string"},
+        {"\"a\\nb\": 1\n", "line 1: unknown setting \"a\\nb\""},
+        {"insecure: \"a\\nb\"\n", "line 1: insecure: \"a\\nb\" must be true or false"},
+        {"\"name\\0\": a\n", "line 1: a key must be a string"},
+        {"name: \"a\\0b\"\n", "line 1: name: must be a single value, without NUL"},
+        {"name: a\n---\nname: b\n", "line 2: there must be one document only"},
+        {"name: a\n...\n}{\n", "line 3: did not find"},
     };
     for (gsize i = 0; i < G_N_ELEMENTS(bad); i++) {
         write_file(bad[i].text);
@@ -247,6 +264,7 @@ int main(void)
         TEST(the_file),
         TEST(who_comes_first),
         TEST(the_file_by_the_environment),
+        TEST(text_is_utf8_whatever_the_locale),
         TEST(bad_flags),
         TEST(bad_files),
         TEST(an_empty_file_is_fine),

@@ -111,6 +111,7 @@ static void test_refused(void **state)
         {"a: -9007199254740992\n", "f:1: ", "2^53-1"},
         {"a: 99999999999999999999999\n", "f:1: ", "2^53-1"},
         {"a: 0xffffffffffffffff\n", "f:1: ", "2^53-1"},
+        {"a: 1e17\n", "f:1: ", "2^53-1"},
         {"a: .inf\n", "f:1: ", "JSON"},
         {"a: .nan\n", "f:1: ", "JSON"},
         {"a: 1e999\n", "f:1: ", "JSON"},
@@ -203,6 +204,19 @@ static void test_documents(void **state)
     assert_int_equal(lh_json_get_int(((LhManifest *)out->pdata[2])->object, "n", 0), 2);
 }
 
+static void test_json_integers(void **state)
+{
+    (void)state;
+    static const char good[] = "{\"a\":[9007199254740991,-9007199254740991,0.5]}";
+    static const char bad[] = "{\"a\":[{\"n\":9007199254740993}]}";
+    g_autoptr(GPtrArray) out = lh_manifests_new();
+    g_autoptr(GError) error = NULL;
+    assert_true(lh_manifest_parse("f", good, strlen(good), TRUE, out, NULL));
+    assert_false(lh_manifest_parse("f", bad, strlen(bad), TRUE, out, &error));
+    assert_string_equal(error->message, "f:1: n: 9007199254740992: integers must be within 2^53-1");
+    assert_int_equal(out->len, 1);
+}
+
 static void test_json(void **state)
 {
     (void)state;
@@ -256,7 +270,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scalars), cmocka_unit_test(test_refused),
         cmocka_unit_test(test_bombs),   cmocka_unit_test(test_documents),
-        cmocka_unit_test(test_json),    cmocka_unit_test(test_files),
+        cmocka_unit_test(test_json),    cmocka_unit_test(test_json_integers),
+        cmocka_unit_test(test_files),
     };
     return cmocka_run_group_tests_name("cli/manifest", tests, NULL, NULL);
 }
