@@ -100,7 +100,7 @@ static void handle_put(LhHttpRequest *request, gpointer data)
         return;
     }
     g_autoptr(LhObject) object = lh_object_parse(kind, name, value, strlen(value), 1, 1, 0);
-    FUZZ_CHECK(lh_object_known(object), "%s: %s", value, object->error);
+    FUZZ_CHECK(lh_object_known(object), "%s: %s", value, lh_object_error(object));
     lh_http_reply_json(request, 200, g_steal_pointer(&value), "\"1\"");
 }
 

@@ -20,7 +20,7 @@ static void check_unknown(const LhObject *object, const char *value, gsize len)
     gsize kept = 0;
     const char *raw = lh_object_raw(object, &kept);
 
-    fuzz_check_message(object->error);
+    fuzz_check_message(lh_object_error(object));
     FUZZ_CHECK(raw != NULL && kept == MIN(len, LH_JSON_MAX_BYTES) && memcmp(raw, value, kept) == 0,
                "the value is not kept");
     FUZZ_CHECK(lh_object_labels(object)->n == 0, "an unknown object with labels");
@@ -44,7 +44,7 @@ static void check_round(LhKind kind, const LhObject *object)
     /* Escapes and defaults may make a flat object longer than a value may be. */
     if (strlen(value) > LH_JSON_MAX_BYTES && !lh_kind_is_desired(kind))
         return;
-    FUZZ_CHECK(lh_object_known(again), "%s: %s", value, again->error);
+    FUZZ_CHECK(lh_object_known(again), "%s: %s", value, lh_object_error(again));
     FUZZ_CHECK(lh_object_warning(again) == NULL, "%s: %s", value, lh_object_warning(again));
     FUZZ_CHECK(lh_object_same(kind, object, again), "%s", value);
     twice = value_of(kind, again);
@@ -79,7 +79,7 @@ static void check_accepted(LhKind kind, const LhObject *object)
     g_autofree char *value = lh_object_print(LH_KIND_ACCEPTED, &accepted);
     g_autoptr(LhObject) copy = parse(LH_KIND_ACCEPTED, name, value, strlen(value));
 
-    FUZZ_CHECK(lh_object_known(copy), "accepted/%s: %s", name, copy->error);
+    FUZZ_CHECK(lh_object_known(copy), "accepted/%s: %s", name, lh_object_error(copy));
     FUZZ_CHECK(lh_object_same(kind, object, ((const LhAccepted *)copy)->parsed), "%s", value);
     FUZZ_CHECK(lh_object_labels(copy)->n == lh_object_labels(object)->n, "labels of %s", value);
 }
@@ -120,8 +120,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_CHECK(split == (kind < LH_N_KINDS), "%s", key);
     FUZZ_CHECK(object->kind == kind && strcmp(object->name, name) == 0, "%s: %s", key,
                object->name);
-    FUZZ_CHECK(object->create_rev == 3 && object->mod_rev == 4 && object->lease == 5, "header");
-    FUZZ_CHECK(g_strcmp0(object->error, again->error) == 0, "parsed twice: %s", object->error);
+    FUZZ_CHECK(object->create_rev == 3 && object->mod_rev == 4 && lh_object_lease(object) == 5,
+               "header");
+    FUZZ_CHECK(g_strcmp0(lh_object_error(object), lh_object_error(again)) == 0, "parsed twice: %s",
+               lh_object_error(object));
     FUZZ_CHECK(!lh_object_known(object) || lh_kind_name_valid(kind, name), "%s", key);
     if (lh_object_warning(object) != NULL)
         fuzz_check_message(lh_object_warning(object));

@@ -484,7 +484,7 @@ static void check_op(const History *h, const LhOp *op)
     }
     g_autoptr(LhObject) object = lh_object_parse(op->kind, op->name, op->value, strlen(op->value),
                                                  1, 1, 0);
-    FUZZ_CHECK(lh_object_known(object), "%s: %s: %s", op->key, object->error, op->value);
+    FUZZ_CHECK(lh_object_known(object), "%s: %s: %s", op->key, lh_object_error(object), op->value);
     FUZZ_CHECK(lh_object_warning(object) == NULL, "%s: %s", op->key, lh_object_warning(object));
 }
 

@@ -19,9 +19,9 @@ static void check_object(const LhObject *object, gpointer data)
 
     FUZZ_CHECK(other != NULL, "%s is lost", object->name);
     FUZZ_CHECK(lh_object_known(object) == lh_object_known(other), "%s: %s, %s", object->name,
-               object->error, other->error);
+               lh_object_error(object), lh_object_error(other));
     FUZZ_CHECK(object->create_rev == other->create_rev && object->mod_rev == other->mod_rev &&
-                   object->lease == other->lease,
+                   lh_object_lease(object) == lh_object_lease(other),
                "%s: revisions or lease", object->name);
     FUZZ_CHECK(!lh_object_known(object) || lh_object_same(object->kind, object, other), "%s",
                object->name);
