@@ -11,6 +11,7 @@
 
 #include "base/errors.h"
 #include "base/log.h"
+#include "base/planted.h"
 #include "etcd/arena.h"
 
 #define DEFAULT_PROGRESS_MS 5000
@@ -234,6 +235,7 @@ static void take_events(LhWatcher *watcher, const LhEtcdEvent *events, gsize n, 
         n -= same;
     }
     gsize whole = n;
+    fragment = fragment && !LH_BUG(TORN_REVISION);
     while (fragment && whole > 0 && events[whole - 1].kv.mod_rev == events[n - 1].kv.mod_rev)
         whole--;
     if (whole > 0 && !deliver(watcher, events, whole, events[whole - 1].kv.mod_rev))
@@ -325,6 +327,8 @@ static void open_stream(LhWatcher *watcher)
 {
     LhWatchRequest request = {
         .key = watcher->key, .range_end = watcher->range_end, .start_revision = watcher->cursor};
+    if (LH_BUG(WATCH_SKIPS_ONE) && watcher->attempt > 0 && watcher->cursor > 0)
+        request.start_revision++;
     watcher->asked = FALSE;
     watcher->stream = watcher->etcd->v->watch(watcher->etcd, &request, on_reply, on_closed,
                                               watcher);

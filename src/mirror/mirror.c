@@ -7,6 +7,7 @@
 
 #include "base/errors.h"
 #include "base/log.h"
+#include "base/planted.h"
 #include "etcd/list.h"
 #include "etcd/watcher.h"
 #include "mirror/store.h"
@@ -360,7 +361,7 @@ static void apply_list(LhMirror *mirror)
         if (lh_mirror_store_get(&mirror->store, object->kind, object->name) != object)
             put_object(mirror, lh_object_ref(object));
     }
-    if (mirror->revision != 0)
+    if (mirror->revision != 0 && !LH_BUG(LOST_DELETION))
         remove_absent(mirror);
     g_hash_table_unref(mirror->store.foreign);
     mirror->store.foreign = g_steal_pointer(&mirror->foreign_seen);
@@ -378,7 +379,13 @@ static void on_list_done(const LhEtcdHeader *header, const GError *error, gpoint
 {
     LhMirror *mirror = data;
 
+    LhEtcdHeader empty = {.revision = mirror->revision, .cluster_id = mirror->cluster_id};
+
     mirror->list = NULL;
+    if (LH_BUG(LIST_ERROR_EMPTY) && error != NULL && mirror->revision != 0) {
+        header = &empty;
+        error = NULL;
+    }
     if (error != NULL) {
         gint64 wait = lh_backoff_ms(mirror->env, mirror->attempts++, RELIST_FIRST_MS,
                                     RELIST_CAP_MS);

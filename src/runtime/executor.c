@@ -5,6 +5,7 @@
  */
 #include "base/errors.h"
 #include "base/log.h"
+#include "base/planted.h"
 #include "runtime/internal.h"
 
 #include <string.h>
@@ -114,7 +115,7 @@ static void need_of(LhExecution *execution, const LhGroup *group, Need *need)
         g_array_append_val(need->ops, txn_op);
         need->bytes += strlen(key) * 2 + (op->value == NULL ? 0 : strlen(op->value)) + 32;
     }
-    for (guint i = 0; i < group->n_reliances; i++) {
+    for (guint i = 0; i < group->n_reliances && !LH_BUG(RELIANCES_DROPPED); i++) {
         const LhReliance *reliance = &g_array_index(plan->reliances, LhReliance,
                                                     group->first_reliance + i);
         const char *key = whole_key(execution, reliance->key);
@@ -367,6 +368,10 @@ static void send_txn(Txn *txn)
         .failure = &leader,
         .n_failure = 1,
     };
+    if (LH_BUG(UNFENCED_WRITE)) {
+        request.compares += FENCE_COMPARES;
+        request.n_compares -= FENCE_COMPARES;
+    }
     txn->sent_ms = lh_mono_ms(runner->runtime->env);
     execution->in_flight++;
     txn->call = lh_etcd_txn(runner->runtime->etcd, &request, on_txn, txn);

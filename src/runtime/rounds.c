@@ -9,6 +9,7 @@
  */
 #include "base/errors.h"
 #include "base/log.h"
+#include "base/planted.h"
 #include "runtime/internal.h"
 
 #include <string.h>
@@ -302,6 +303,11 @@ void lh_runner_executed(Runner *runner, const LhRoundResult *result)
     runner->again = runner->again || result->unsent;
     if (result->unknown > 0) {
         count_round(runner, "unknown_outcome");
+        if (LH_BUG(OUTCOME_NOT_VOIDED)) {
+            runner->again = TRUE;
+            catch_up(runner, 0);
+            return;
+        }
         lh_election_void(runner);
         return;
     }

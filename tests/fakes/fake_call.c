@@ -390,6 +390,6 @@ void fake_call_arrived(FakeCall *call)
             fake_call_lose(call, fake_delay(server)); /* else it hears of it at its deadline */
         }
     } else {
-        tell_in(call, reply, fake_delay(server));
+        tell_in(call, reply, fake_call_delay(call->client));
     }
 }

@@ -58,6 +58,10 @@ typedef struct {
 } FakeFaultRates;
 void fake_etcd_client_fault_rates(LhEtcd *client, const FakeFaultRates *rates); /* NULL: none */
 
+/* A slow connection: each way of a call takes up to @calls_ms longer, each reply of a watch up to
+ * @streams_ms. What was sent later on another way may arrive earlier; a stream keeps its order. */
+void fake_etcd_client_slow(LhEtcd *client, gint64 calls_ms, gint64 streams_ms); /* 0: no longer */
+
 /* Packets vanish. Requests fail by their deadline. After 10 to 15 s the client notices (HTTP/2
  * pings): streams close, calls in flight fail, new ones are refused. Healed before that, streams
  * go on where they were, and each request held meanwhile arrives late or never, as the seed says.
@@ -154,6 +158,11 @@ void fake_etcd_history_trim(FakeEtcd *server, gsize keep);
 /* Called inside each commit, right after it. It must not change the server. */
 typedef void (*FakeCommitFunc)(const FakeCommit *commit, gpointer data);
 void fake_etcd_on_commit(FakeEtcd *server, FakeCommitFunc func, gpointer data);
+
+/* Called for each write that a client sends (transactions that write, grants, revocations), before
+ * anything becomes of it. What it returns happens to the write; NONE: what would happen anyway. */
+typedef FakeFault (*FakeWriteFunc)(const char *client, gpointer data);
+void fake_etcd_on_write(FakeEtcd *server, FakeWriteFunc func, gpointer data);
 
 /* What the server has been through; "a run that did too little work fails". */
 typedef struct {

@@ -66,6 +66,8 @@ struct FakeEtcd {
     FakeCommitFull *open; /* the commit being made */
     FakeCommitFunc on_commit;
     gpointer on_commit_data;
+    FakeWriteFunc on_write;
+    gpointer on_write_data;
 
     /* leases */
     GHashTable *leases; /* gint64* -> FakeLease */
@@ -151,6 +153,7 @@ void fake_do_txn(FakeEtcd *server, const LhTxnRequest *request, const char *clie
                  FakeReply *reply);
 gsize fake_request_size(const FakeRequest *request);
 gboolean fake_request_writes(const FakeRequest *request); /* whether its outcome matters */
+gboolean fake_request_puts(const FakeRequest *request);   /* it may change something */
 
 /* ---- leases (fake_leases.c) ---- */
 
@@ -225,9 +228,12 @@ struct FakeClient {
     FakeFault next_fault;
     guint next_faults;
     FakeFaultRates rates;
+    gint64 slow_calls_ms, slow_streams_ms;
 };
 
 gint64 fake_delay(FakeEtcd *server);
+gint64 fake_call_delay(const FakeClient *client); /* one way */
+gint64 fake_stream_delay(const FakeClient *client);
 guint64 fake_below(FakeEtcd *server, guint64 n);
 gboolean fake_chance(FakeEtcd *server, guint of_10000);
 

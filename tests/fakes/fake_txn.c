@@ -230,6 +230,15 @@ gboolean fake_request_writes(const FakeRequest *request)
     return FALSE;
 }
 
+gboolean fake_request_puts(const FakeRequest *request)
+{
+    const LhTxnRequest *txn = &request->txn;
+    if (request->kind != FAKE_CALL_TXN) {
+        return fake_request_writes(request);
+    }
+    return txn_has(txn, LH_TXN_PUT) || txn_has(txn, LH_TXN_DELETE);
+}
+
 static gsize text_size(const char *text)
 {
     return text != NULL ? strlen(text) + 4 : 0;

@@ -2,7 +2,8 @@
  * Who may write what. A manager writes under decided/ and events/ only, each transaction under the
  * fence of one controller: it compares create and mod revision of a leader key, and at that moment no
  * older key of this controller exists. Each write compares its target, is well-formed, belongs to
- * that controller, and never goes over a value that does not parse. Nobody but people writes desired/
+ * that controller, and never goes over a value that does not parse; and its leader's mirror shows that
+ * it leads. Nobody but people writes desired/
  * and published/.
  */
 #include "sim.h"
@@ -16,20 +17,6 @@ typedef struct {
     gint64 epoch; /* 0: no fence */
 } Fence;
 
-static gboolean compares_equal(const FakeCommit *commit, const char *key, LhCompareTarget target,
-                               gint64 *number)
-{
-    for (gsize i = 0; i < commit->n_compares; i++) {
-        const LhCompare *compare = &commit->compares[i];
-        if (compare->target == target && compare->result == LH_CMP_EQUAL &&
-            compare->range_end == NULL && strcmp(compare->key, key) == 0) {
-            *number = compare->number;
-            return TRUE;
-        }
-    }
-    return FALSE;
-}
-
 /* The leader key whose create and mod revision @commit compares. */
 static Fence fence_of(const FakeCommit *commit)
 {
@@ -40,7 +27,7 @@ static Fence fence_of(const FakeCommit *commit)
         const LhCompare *compare = &commit->compares[i];
         if (compare->target != LH_CMP_CREATE || compare->result != LH_CMP_EQUAL ||
             compare->number <= 0 || !g_str_has_prefix(compare->key, prefix) ||
-            !compares_equal(commit, compare->key, LH_CMP_MOD, &mod) || mod <= 0)
+            !sim_compares(commit, compare->key, LH_CMP_MOD, &mod) || mod <= 0)
             continue;
         const char *controller = compare->key + strlen(prefix);
         const char *slash = strchr(controller, '/');
@@ -130,7 +117,7 @@ static void check_fenced(Sim *sim, const SimCommit *commit, const Fence *fence,
     if (change->before != NULL && !lh_object_known(change->before))
         sim_fail(sim, GROUP, "%s wrote over %s, which does not parse", fence->controller,
                  change->key);
-    if (!compares_equal(commit->commit, change->event->kv.key, LH_CMP_MOD, &target) ||
+    if (!sim_compares(commit->commit, change->event->kv.key, LH_CMP_MOD, &target) ||
         target != prev)
         sim_fail(sim, GROUP, "%s wrote %s without comparing its revision", fence->controller,
                  change->key);
@@ -178,6 +165,11 @@ static void check_fence(Sim *sim, const SimCommit *commit, const SimChange *chan
                  "%s was written by %s under epoch %" G_GINT64_FORMAT
                  " of %s, whose oldest is %" G_GINT64_FORMAT,
                  change->key, commit->by->client, fence.epoch, fence.controller, oldest);
+    if (commit->alive && commit->by->mirror_rev < fence.epoch)
+        sim_fail(sim, GROUP,
+                 "%s was written by %s under epoch %" G_GINT64_FORMAT
+                 "; its mirror is at %" G_GINT64_FORMAT " and cannot show that it leads",
+                 change->key, commit->by->client, fence.epoch, commit->by->mirror_rev);
     char *epoch = g_strdup_printf("%s/%" G_GINT64_FORMAT, fence.controller, fence.epoch);
     if (g_hash_table_add(sim->model.epochs, epoch))
         sim->counters.epochs++;

@@ -1,6 +1,6 @@
 /*
  * Where items are: never on two nodes at once; taken from a node only when it answered or is gone,
- * and not before failureGrace; two replicas of a snapshot never on one node name; nothing placed
+ * and not before failureGrace; not again right after a failure; two replicas of a snapshot never on one node name; nothing placed
  * beyond a node's bytes and items, on a cordoned node, or for something that does not exist.
  */
 #include "sim.h"
@@ -117,7 +117,8 @@ static void check_room(Sim *sim, const char *name, const Place *place, gint64 by
                  node->capacity_items);
 }
 
-static void check_what(Sim *sim, const SimChange *change, const Place *place)
+static void check_what(Sim *sim, const SimCommit *commit, const SimChange *change,
+                       const Place *place)
 {
     const LhAssignment *load = (const LhAssignment *)change->after;
     const LhReplica *replica = (const LhReplica *)sim_get(sim, LH_KIND_REPLICA, place->item);
@@ -138,6 +139,30 @@ static void check_what(Sim *sim, const SimChange *change, const Place *place)
     else if (strcmp(((const LhNode *)node)->set, replica->set) != 0)
         sim_fail(sim, GROUP, "%s: its node is in set %s, not %s", change->key,
                  ((const LhNode *)node)->set, replica->set);
+    else if (!sim_relied_on(commit->commit, LH_KIND_REPLICA, place->item, replica->o.mod_rev) ||
+             !sim_relied_on(commit->commit, LH_KIND_SNAPSHOT, snapshot->o.name,
+                            snapshot->o.mod_rev) ||
+             !sim_relied_on(commit->commit, LH_KIND_NODE, node->name, node->mod_rev))
+        sim_fail(sim, GROUP, "%s: replica, snapshot or registration was not compared", change->key);
+}
+
+/* After a failure the next attempt waits; a changed replica or snapshot ends the wait. */
+static void check_backoff(Sim *sim, const SimChange *change, const Place *place)
+{
+    const LhAssignment *load = (const LhAssignment *)change->after;
+    g_autofree char *name = g_strconcat(LH_SIM_POOL "/", place->item, NULL);
+    const LhRetry *retry = (const LhRetry *)sim_get(sim, LH_KIND_RETRY, name);
+    const LhObject *replica = sim_get(sim, LH_KIND_REPLICA, place->item);
+    const LhObject *snapshot = sim_get(sim, LH_KIND_SNAPSHOT, load->snapshot);
+    if (retry == NULL || !lh_object_known(&retry->o) || replica == NULL || snapshot == NULL ||
+        replica->mod_rev > retry->o.mod_rev || snapshot->mod_rev > retry->o.mod_rev)
+        return;
+    if (retry->parked || retry->not_before > sim_wall(sim) + SIM_CLOCK_MS)
+        sim_fail(sim, GROUP,
+                 "%s: it failed %" G_GINT64_FORMAT " times and waits for another %" G_GINT64_FORMAT
+                 " ms%s",
+                 change->key, retry->attempt, retry->not_before - sim_wall(sim),
+                 retry->parked ? ", parked" : "");
 }
 
 /* The commit's other half of a move between two ids of one node name. */
@@ -163,12 +188,14 @@ static void check_load(Sim *sim, const SimCommit *commit, const SimChange *chang
         return;
     }
     sim->counters.loads++;
-    check_what(sim, change, &place);
-    if (moves(commit, &place, TRUE))
+    check_what(sim, commit, change, &place);
+    if (moves(commit, &place, TRUE)) {
         sim->counters
             .moved_back++; /* it was counted there before, even if the node is smaller now */
-    else
+    } else {
         check_room(sim, change->name, &place, load->size_bytes);
+        check_backoff(sim, change, &place);
+    }
     const gint64 *since = g_hash_table_lookup(sim->model.cordoned_ms, place.host);
     if (since != NULL && sim_now(sim) - *since > CORDON_MS && !commit->commit->late)
         sim_fail(sim, GROUP, "%s: its node has been cordoned for %" G_GINT64_FORMAT " ms",
@@ -222,6 +249,9 @@ static void check_end(Sim *sim, const SimCommit *commit, const SimChange *change
         return;
     if (answered(sim, change)) {
         sim->counters.evicted++;
+        if (!sim_relied_on(commit->commit, LH_KIND_ITEM, change->name,
+                           sim_get(sim, LH_KIND_ITEM, change->name)->mod_rev))
+            sim_fail(sim, GROUP, "%s was deleted without comparing its node's answer", change->key);
         return;
     }
     if (node_of(sim, place.node) != NULL) {
@@ -230,6 +260,10 @@ static void check_end(Sim *sim, const SimCommit *commit, const SimChange *change
         return;
     }
     sim->counters.lost++;
+    g_autofree char *registration = g_strconcat(LH_SIM_POOL "/", place.node, NULL);
+    if (!moves(commit, &place, FALSE) &&
+        !sim_relied_on(commit->commit, LH_KIND_NODE, registration, 0))
+        sim_fail(sim, GROUP, "%s was deleted without comparing that its node is gone", change->key);
     check_grace(sim, commit, change, &place);
 }
 

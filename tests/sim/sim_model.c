@@ -105,6 +105,43 @@ void sim_model_apply(Sim *sim, const SimCommit *commit)
     }
 }
 
+static void read_again(const LhKv *kv, gpointer data)
+{
+    Sim *sim = data;
+    const char *name, *key = kv->key + strlen(SIM_PREFIX);
+    LhKind kind;
+    if (!lh_key_split(key, &kind, &name))
+        return;
+    SimChange change = {
+        .prev = kv,
+        .key = key,
+        .kind = kind,
+        .name = name,
+        .after = lh_object_parse(kind, name, kv->value, kv->value_len, kv->create_rev, kv->mod_rev,
+                                 kv->lease),
+    };
+    if (kind == LH_KIND_ACCEPTED)
+        note_cordon(sim, &change);
+    else if (kind == LH_KIND_ASSIGNMENT)
+        note_assignment(sim, &change);
+    else if (kind == LH_KIND_NODE && strchr(name, '/') != NULL)
+        g_hash_table_add(sim->model.ids, g_strdup(strchr(name, '/') + 1));
+    g_hash_table_replace(sim->model.kinds[kind], g_strdup(name), (gpointer)change.after);
+}
+
+void sim_model_restored(Sim *sim)
+{
+    SimModel *model = &sim->model;
+    g_autofree char *end = lh_etcd_prefix_end(SIM_PREFIX);
+    for (guint kind = 0; kind < LH_N_KINDS; kind++)
+        g_hash_table_remove_all(model->kinds[kind]);
+    g_hash_table_remove_all(model->gone_ms);
+    g_hash_table_remove_all(model->cordoned_ms);
+    g_hash_table_remove_all(model->ids);
+    g_array_set_size(model->ordered_ms, 0);
+    fake_etcd_foreach(sim->server, SIM_PREFIX, end, 0, read_again, sim);
+}
+
 /* ---- questions ---- */
 
 const LhSettings *sim_settings(const Sim *sim, const char *controller)

@@ -10,6 +10,7 @@
 
 #define SERVICES      5
 #define MAX_SNAPSHOTS 70
+#define PUBLISH_MS    20000 /* within which what is there from the start is published */
 
 typedef struct {
     gint64 window_s, replicas;
@@ -53,6 +54,8 @@ static void put_service(Sim *sim, guint i)
     sim_put(sim, key, value, 0);
 }
 
+static void publish_one(Sim *sim, SimProcess *process, const char *text, gint64 number);
+
 void sim_people_begin(Sim *sim)
 {
     static const Service first[SERVICES] = {
@@ -67,6 +70,8 @@ void sim_people_begin(Sim *sim)
     sim_put(sim, "desired/settings/cache-evictor", "{\"spec\":{\"evictGrace\":\"1s\"}}", 0);
     for (guint i = 0; i < SERVICES; i++)
         put_service(sim, i);
+    for (guint i = 0; i < sim->options.snapshots; i++)
+        sim_later(sim, (gint64)i * PUBLISH_MS / sim->options.snapshots, publish_one, NULL, NULL, 0);
 }
 
 static void mend_free(Mend *mend)
@@ -112,6 +117,17 @@ static void edit(Sim *sim)
     }
     sim->counters.edits++;
     put_service(sim, i);
+}
+
+/* Things that change how much is done at once, and nothing that is promised. */
+static void edit_settings(Sim *sim)
+{
+    g_autofree char *value = g_strdup_printf(
+        "{\"spec\":{\"failureGrace\":\"15s\",\"restoreReservePercent\":10,\"strategy\":\"%s\","
+        "\"maxConcurrentLoads\":%" G_GINT64_FORMAT ",\"debounce\":\"%" G_GINT64_FORMAT "ms\"}}",
+        sim_chance(sim, 50) ? "spread" : "pack", sim_between(sim, 1, 6), sim_between(sim, 0, 400));
+    sim->counters.settings_edits++;
+    sim_put(sim, "desired/settings/cache-assigner", value, 0);
 }
 
 /* The last good one stays in force until the next edit. */
@@ -187,7 +203,8 @@ static void finish_snapshot(Sim *sim, SimProcess *process, const char *name, gin
 static void publish(Sim *sim)
 {
     g_autofree char *name = NULL, *uri = NULL;
-    if (g_hash_table_size(sim->model.kinds[LH_KIND_SNAPSHOT]) >= MAX_SNAPSHOTS)
+    if (g_hash_table_size(sim->model.kinds[LH_KIND_SNAPSHOT]) >=
+        MAX(MAX_SNAPSHOTS, sim->options.snapshots))
         return;
     name = g_strdup_printf("s%u-%03u", (guint)sim_below(sim, SERVICES), sim->people->published++);
     uri = g_strdup_printf("s3://bucket/%s/", name);
@@ -203,6 +220,14 @@ static void publish(Sim *sim)
                               (guint)sim_below(sim, sim->people->published));
     }
     put_snapshot(sim, name, uri, FALSE);
+}
+
+static void publish_one(Sim *sim, SimProcess *process, const char *text, gint64 number)
+{
+    (void)process;
+    (void)text;
+    (void)number;
+    publish(sim);
 }
 
 /* The name of a key of @kind that exists, or NULL; g_free. */
@@ -319,6 +344,40 @@ static void scatter_junk(Sim *sim)
     put_junk(sim, key);
 }
 
+/* ---- etcd was restored ---- */
+
+/* What did not parse in the backup does not come right by itself; nor do orders of people that they
+ * have taken back since. */
+static void sweep(Sim *sim, LhKind kind)
+{
+    g_autoptr(GList) names = g_list_sort(g_hash_table_get_keys(sim->model.kinds[kind]),
+                                         (GCompareFunc)strcmp);
+    g_autoptr(GPtrArray) keys = g_ptr_array_new_with_free_func(g_free);
+    for (GList *l = names; l != NULL; l = l->next) {
+        const LhObject *object = sim_get(sim, kind, l->data);
+        if (!lh_object_known(object) || kind == LH_KIND_NODEPOLICY ||
+            (kind == LH_KIND_LEADER && object->lease == 0))
+            g_ptr_array_add(keys, lh_key(kind, l->data));
+        else if (kind == LH_KIND_SNAPSHOT && ((const LhSnapshot *)object)->live)
+            sim_later(sim, sim_between(sim, 500, 30000), finish_snapshot, NULL, object->name, 0);
+    }
+    for (guint i = 0; i < keys->len; i++)
+        sim_delete(sim, keys->pdata[i]);
+}
+
+void sim_people_restored(Sim *sim)
+{
+    for (guint kind = 0; kind < LH_N_KINDS; kind++)
+        sweep(sim, (LhKind)kind);
+    for (guint i = 0; i < SERVICES; i++) {
+        g_autofree char *name = service_name(i);
+        Service *service = &sim->people->services[i];
+        service->exists = sim_get(sim, LH_KIND_SERVICE, name) != NULL;
+        if (!service->exists)
+            sim_later(sim, sim_between(sim, 500, 60000), ask_again, NULL, NULL, i);
+    }
+}
+
 /* ---- operators ---- */
 
 static void uncordon(Sim *sim, SimProcess *process, const char *key, gint64 number)
@@ -388,6 +447,7 @@ const SimActivity sim_people[] = {
     {"publish", 7000, 1, publish},
     {"edit", 22000, 1, edit},
     {"edit badly", 50000, 0, edit_badly},
+    {"edit settings", 60000, 0, edit_settings},
     {"delete a service", 150000, 0, delete_service},
     {"retire", 60000, 0, retire},
     {"junk", 9000, 0, scatter_junk},

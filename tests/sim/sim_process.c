@@ -89,6 +89,8 @@ void sim_process_start(SimProcess *process)
     if (process->state != SIM_DOWN)
         return;
     process->starts++;
+    process->doomed = process->regressed = FALSE;
+    process->timeline = fake_etcd_timeline(sim->server);
     g_free(process->client);
     process->client = g_strdup_printf("%s#%u", process->name, process->starts);
     sim_trace(sim, "start %s", process->client);
