@@ -173,13 +173,20 @@ static void take_failed(Round *round, const LhFleetAssignment *assignment)
 static void drop_lost(Round *round, const LhFleetAssignment *assignment, const char *rule,
                       const char *reason)
 {
+    const LhFleetReplica *replica = assignment->replica;
     g_autofree char *registration = g_strconcat(LH_POOL_CACHE "/", assignment->node->id, NULL);
 
     lh_plan_begin(round->plan);
     delete_assignment(round, assignment, rule, reason);
     if (!LH_BUG(LOST_NODE_UNCHECKED))
         lh_plan_rely(round->plan, LH_KIND_NODE, registration, 0);
-    delete_with_last(round, assignment->replica);
+    /* Wanted again meanwhile, it would have had to wait for its node. */
+    if (is_due(round, replica)) {
+        lh_plan_rely(round->plan, LH_KIND_REPLICA, replica->name,
+                     replica->object == NULL ? 0 : replica->object->mod_rev);
+        lh_cache_rely_on_fate(round->plan, round->fleet, replica);
+    }
+    delete_with_last(round, replica);
     lh_plan_end(round->plan);
 }
 

@@ -340,6 +340,12 @@ void fake_etcd_on_write(FakeEtcd *server, FakeWriteFunc func, gpointer data)
     server->on_write_data = data;
 }
 
+void fake_etcd_on_unknown(FakeEtcd *server, FakeUnknownFunc func, gpointer data)
+{
+    server->on_unknown = func;
+    server->on_unknown_data = data;
+}
+
 const FakeEtcdStats *fake_etcd_stats(const FakeEtcd *server)
 {
     return &server->stats;

@@ -136,6 +136,7 @@ typedef struct {
     FakeCause cause;
     gint64 time_ms;     /* mono_ms of the server's env */
     const char *client; /* who asked; "" for an expiry, "operator" for an operator */
+    gint64 sent_ms;     /* TXN: … when its client sent it */
     gboolean late;      /* the client had been told UNKNOWN_OUTCOME (or was dead) by then */
     gint64 lease;       /* REVOKE and EXPIRY */
     /* TXN: what it compared, and which branch was taken. */
@@ -163,6 +164,10 @@ void fake_etcd_on_commit(FakeEtcd *server, FakeCommitFunc func, gpointer data);
  * anything becomes of it. What it returns happens to the write; NONE: what would happen anyway. */
 typedef FakeFault (*FakeWriteFunc)(const char *client, gpointer data);
 void fake_etcd_on_write(FakeEtcd *server, FakeWriteFunc func, gpointer data);
+
+/* Called when a client is told that the outcome of its transaction is unknown. */
+typedef void (*FakeUnknownFunc)(const char *client, const LhTxnRequest *txn, gpointer data);
+void fake_etcd_on_unknown(FakeEtcd *server, FakeUnknownFunc func, gpointer data);
 
 /* What the server has been through; "a run that did too little work fails". */
 typedef struct {

@@ -226,6 +226,8 @@ typedef struct SimProcess {
     gint64 clock_jumped_ms; /* world time, when it last jumped */
     guint64 writes;
     gboolean doomed; /* it crashes at once: nothing that it still sends arrives */
+    GHashTable *unknown; /* "leader key mod revision" under which the outcome of a decision's
+                            transaction is unknown → gint64, world time since when it knows */
     LhEnv *env;
     LhEtcd *etcd;
     /* managers */
@@ -348,6 +350,7 @@ extern const SimInvariants sim_invariants_admission;
 extern const SimInvariants sim_invariants_health;
 
 void sim_check_commit(const FakeCommit *commit, gpointer sim);
+void sim_check_unknown(const char *client, const LhTxnRequest *txn, gpointer sim);
 /* Whether the transaction compared that @target of @key (whole) equals something: *number. */
 gboolean sim_compares(const FakeCommit *commit, const char *key, LhCompareTarget target,
                       gint64 *number);

@@ -238,7 +238,11 @@ static void spoil_list(Sim *sim)
     fake_etcd_client_close_streams(process->etcd);
     sim_put(sim, "nowhere/compacted", "x", 0);
     fake_etcd_compact(sim->server, fake_etcd_revision(sim->server));
-    sim_later(sim, sim_between(sim, 50, 200), cut_off, process, process->client, 0);
+    if (sim_chance(sim, 50)) /* all that it asks for fails, the list first */
+        fake_etcd_client_fault_next(process->etcd, FAKE_FAULT_REFUSED,
+                                    (guint)sim_between(sim, 5, 30));
+    else
+        sim_later(sim, sim_between(sim, 50, 200), cut_off, process, process->client, 0);
 }
 
 static void elect(Sim *sim)
@@ -323,6 +327,9 @@ static void restore(Sim *sim)
     sim_trace(sim, "etcd is restored from the backup of %" G_GINT64_FORMAT " ms",
               sim->backup_ms[i]);
     fake_etcd_restore(sim->server, sim->backups[i]);
+    for (guint p = 0; p < sim->n_processes; p++) /* what was on its way never arrives */
+        if (sim->processes[p].unknown != NULL)
+            g_hash_table_remove_all(sim->processes[p].unknown);
     sim_model_restored(sim);
     sim_people_restored(sim);
 }

@@ -14,7 +14,9 @@
 
 typedef struct {
     char controller[64];
-    gint64 epoch; /* 0: no fence */
+    const char *key; /* of the leader, whole */
+    gint64 epoch;    /* 0: no fence */
+    gint64 mod;
 } Fence;
 
 /* The leader key whose create and mod revision @commit compares. */
@@ -35,7 +37,9 @@ static Fence fence_of(const FakeCommit *commit)
             continue;
         g_strlcpy(fence.controller, controller,
                   MIN(sizeof fence.controller, (gsize)(slash - controller) + 1));
+        fence.key = compare->key;
         fence.epoch = compare->number;
+        fence.mod = mod;
         break;
     }
     return fence;
@@ -160,7 +164,10 @@ static void check_fence(Sim *sim, const SimCommit *commit, const SimChange *chan
         return;
     }
     gint64 oldest = oldest_leader(sim, fence.controller);
-    if (oldest != fence.epoch)
+    /* A backup may hold the key of a predecessor: until its successor has noticed the restoration,
+     * which ends its leadership, the key that it compares is there as well. */
+    gboolean unaware = commit->by->timeline != fake_etcd_timeline(sim->server);
+    if (oldest != fence.epoch && !unaware)
         sim_fail(sim, GROUP,
                  "%s was written by %s under epoch %" G_GINT64_FORMAT
                  " of %s, whose oldest is %" G_GINT64_FORMAT,
@@ -174,6 +181,48 @@ static void check_fence(Sim *sim, const SimCommit *commit, const SimChange *chan
     if (g_hash_table_add(sim->model.epochs, epoch))
         sim->counters.epochs++;
     check_fenced(sim, commit, &fence, change);
+}
+
+/* ---- unknown outcomes ---- */
+
+static char *fence_text(const Fence *fence)
+{
+    return g_strdup_printf("%s %" G_GINT64_FORMAT, fence->key, fence->mod);
+}
+
+void sim_check_unknown(const char *client, const LhTxnRequest *txn, gpointer data)
+{
+    Sim *sim = data;
+    const FakeCommit asked = {.compares = txn->compares, .n_compares = txn->n_compares};
+    Fence fence = fence_of(&asked);
+    gboolean alive;
+    SimProcess *process = sim_process_of_client(sim, client, &alive);
+    gint64 now = sim_now(sim);
+    /* Events are for people: they are dropped when in doubt. */
+    if (fence.epoch == 0 || !alive || txn->n_success == 0 ||
+        g_str_has_prefix(txn->success[0].key, SIM_PREFIX "events/"))
+        return;
+    char *text = fence_text(&fence);
+    if (g_hash_table_contains(process->unknown, text))
+        g_free(text);
+    else
+        g_hash_table_insert(process->unknown, text, g_memdup2(&now, sizeof now));
+}
+
+/* Who does not know what became of a write of its own voids it before it writes anything more. */
+static void check_voided(Sim *sim, const SimCommit *commit)
+{
+    Fence fence = fence_of(commit->commit);
+    gint64 sent = commit->commit->sent_ms - sim_machine_mono_offset(sim->server_env);
+    if (fence.epoch == 0 || !commit->alive)
+        return;
+    g_autofree char *text = fence_text(&fence);
+    const gint64 *since = g_hash_table_lookup(commit->by->unknown, text);
+    if (since != NULL && sent > *since)
+        sim_fail(sim, GROUP,
+                 "%s wrote %s %" G_GINT64_FORMAT
+                 " ms after an outcome under the same fence was unknown",
+                 commit->by->client, commit->changes[0].key, sent - *since);
 }
 
 static void check_change(Sim *sim, const SimCommit *commit, const SimChange *change)
@@ -196,6 +245,8 @@ static void on_commit(Sim *sim, const SimCommit *commit)
         return;
     if (commit->manager && !g_str_has_prefix(commit->changes[0].key, "leaders/"))
         sim->counters.fenced_commits++;
+    if (commit->manager && !g_str_has_prefix(commit->changes[0].key, "events/"))
+        check_voided(sim, commit);
     for (guint i = 0; i < commit->n; i++)
         check_change(sim, commit, &commit->changes[i]);
 }

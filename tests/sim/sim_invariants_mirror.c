@@ -10,6 +10,7 @@
 #define GROUP      "mirror"
 #define ONE_IN     12 /* of the mirror's steps are compared */
 #define PARSE_IN   4  /* of those by value too */
+#define MUCH       10 /* objects more or fewer in one step */
 #define FOLD_GROUP "fold"
 
 typedef struct {
@@ -96,10 +97,14 @@ void sim_check_mirror_applied(SimProcess *process, gint64 revision)
                  process->client, process->mirror_rev, revision);
     if (revision > fake_etcd_revision(sim->server))
         sim_fail(sim, GROUP, "%s is ahead of etcd", process->client);
+    guint before = process->mirrored;
+    gboolean again = revision == process->mirror_rev;
     process->mirror_rev = revision;
     process->timeline = fake_etcd_timeline(sim->server);
     process->mirrored = objects_in(process->mirror);
-    if (process->applied++ == 0 || sim_check_below(sim, ONE_IN) == 0)
+    /* After a list, and when much has changed at once, always. */
+    gint64 changed = ABS((gint64)process->mirrored - (gint64)before);
+    if (process->applied++ == 0 || again || changed >= MUCH || sim_check_below(sim, ONE_IN) == 0)
         compare_mirror(process);
 }
 

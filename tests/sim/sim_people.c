@@ -119,6 +119,30 @@ static void edit(Sim *sim)
     put_service(sim, i);
 }
 
+static void change_mind(Sim *sim, SimProcess *process, const char *text, gint64 number)
+{
+    (void)process;
+    (void)text;
+    Service *service = &sim->people->services[number % SERVICES];
+    service->replicas = number / SERVICES;
+    if (service->exists)
+        put_service(sim, (guint)(number % SERVICES));
+}
+
+/* Fewer copies, and after a moment as many as before: on the same nodes, under the same names. */
+static void waver(Sim *sim)
+{
+    guint i = (guint)sim_below(sim, SERVICES);
+    Service *service = &sim->people->services[i];
+    gint64 before = service->replicas;
+    if (!service->exists || before == 0)
+        return;
+    service->replicas = sim_between(sim, 0, before - 1);
+    sim->counters.edits++;
+    put_service(sim, i);
+    sim_later(sim, sim_between(sim, 500, 15000), change_mind, NULL, NULL, before * SERVICES + i);
+}
+
 /* Things that change how much is done at once, and nothing that is promised. */
 static void edit_settings(Sim *sim)
 {
@@ -446,6 +470,7 @@ static void attend(Sim *sim)
 const SimActivity sim_people[] = {
     {"publish", 7000, 1, publish},
     {"edit", 22000, 1, edit},
+    {"waver", 25000, 0, waver},
     {"edit badly", 50000, 0, edit_badly},
     {"edit settings", 60000, 0, edit_settings},
     {"delete a service", 150000, 0, delete_service},

@@ -90,6 +90,9 @@ void sim_process_start(SimProcess *process)
         return;
     process->starts++;
     process->doomed = process->regressed = FALSE;
+    if (process->unknown == NULL)
+        process->unknown = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+    g_hash_table_remove_all(process->unknown);
     process->timeline = fake_etcd_timeline(sim->server);
     g_free(process->client);
     process->client = g_strdup_printf("%s#%u", process->name, process->starts);
@@ -186,6 +189,7 @@ void sim_process_clear(SimProcess *process)
 {
     free_parts(process);
     g_clear_pointer(&process->disk, g_hash_table_unref);
+    g_clear_pointer(&process->unknown, g_hash_table_unref);
     g_free(process->client);
     g_free(process->name);
 }

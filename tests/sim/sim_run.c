@@ -264,6 +264,7 @@ static void start_world(Sim *sim)
     sim->server = fake_etcd_new(sim->server_env, &options);
     fake_etcd_on_write(sim->server, sim_faults_write, sim);
     fake_etcd_on_commit(sim->server, sim_check_commit, sim);
+    fake_etcd_on_unknown(sim->server, sim_check_unknown, sim);
     sim_trace(sim, "seed %" G_GUINT64_FORMAT ", faults at %u %%", sim->options.seed,
               sim->intensity);
     for (guint i = 0; i < sim->options.managers; i++)
@@ -308,6 +309,7 @@ static void end_world(Sim *sim)
     g_ptr_array_unref(sim->activities);
     g_ptr_array_unref(sim->laters);
     fake_etcd_on_commit(sim->server, NULL, NULL);
+    fake_etcd_on_unknown(sim->server, NULL, NULL);
     for (guint i = 0; i < sim->n_processes; i++)
         sim_process_clear(&sim->processes[i]);
     fake_etcd_free(sim->server);
