@@ -63,6 +63,7 @@ struct LhWatcher {
     char *witness; /* key of the last event that was delivered; NULL: none yet */
     gint64 witness_rev;
     gboolean witness_gone; /* it was a deletion */
+    gboolean listed;       /* it is of the list before; it may be of any age */
     LhCallId proof;        /* the read of the witness at `proof_rev` */
     gint64 proof_rev;
     GPtrArray *behind; /* Reply: they came before the proof was complete */
@@ -218,6 +219,7 @@ static void remember_witness(LhWatcher *watcher, const LhEtcdEvent *event)
     watcher->witness = g_strndup(event->kv.key, event->kv.key_len);
     watcher->witness_rev = event->kv.mod_rev;
     watcher->witness_gone = event->is_delete;
+    watcher->listed = FALSE;
 }
 
 /* TRUE: goes on. */
@@ -371,7 +373,10 @@ static void on_witness(const LhRangeReply *reply, const GError *error, gpointer 
     LhWatcher *watcher = data;
     watcher->proof = 0;
     if (error != NULL && g_error_matches(error, LH_ERROR, LH_ERR_COMPACTED)) {
-        stop(watcher, watcher->witness_rev); /* it cannot be told: a list is right in any case */
+        if (watcher->listed)
+            go_on(watcher); /* another list would show the same */
+        else
+            stop(watcher, watcher->witness_rev); /* it cannot be told: a list is right in any case */
         return;
     }
     if (error != NULL) {
@@ -474,6 +479,9 @@ LhWatcher *lh_watcher_start(LhEnv *env, LhEtcd *etcd, const LhWatcherOptions *op
     watcher->range_end = g_strdup(options->range_end);
     watcher->cursor = options->start_revision;
     watcher->cluster_id = options->cluster_id;
+    watcher->witness = g_strdup(options->witness);
+    watcher->witness_rev = options->witness_rev;
+    watcher->listed = TRUE;
     watcher->progress_ms = options->progress_ms > 0 ? options->progress_ms : DEFAULT_PROGRESS_MS;
     watcher->trust_progress = options->trust_progress;
     watcher->funcs = *funcs;

@@ -33,6 +33,10 @@ typedef struct {
     const char *range_end;
     gint64 start_revision; /* 0: from now on */
     guint64 cluster_id;    /* 0: not checked */
+    /* What a list that ended at start_revision - 1 showed: a key and its mod revision, the highest. The
+     * watch must be of that history too. NULL: not checked before the first event. */
+    const char *witness;
+    gint64 witness_rev;
     gint64 progress_ms;    /* 0: 5,000 */
     /* Progress replies move the cursor and are reported. Set it to lh_etcd_progress_trusted(version):
      * before 3.4.25/3.5.8 a progress reply can overtake events. Without it they only prove that the

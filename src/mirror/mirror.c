@@ -38,6 +38,8 @@ struct LhMirror {
     LhList *list;
     GPtrArray *listed;        /* LhObject, references */
     GHashTable *foreign_seen; /* set of GBytes: keys of no known kind in the running list */
+    char *newest;             /* key of the running list with the highest mod revision */
+    gint64 newest_rev;
     LhWatcher *watcher;
     LhTimer *retry;
     guint attempts;
@@ -60,6 +62,12 @@ LhMirror *lh_mirror_new(LhEnv *env, LhEtcd *etcd, const char *prefix)
     mirror->listeners = g_array_new(FALSE, FALSE, sizeof(Listener));
     lh_mirror_store_init(&mirror->store);
     return mirror;
+}
+
+static void forget_newest(LhMirror *mirror)
+{
+    g_clear_pointer(&mirror->newest, g_free);
+    mirror->newest_rev = 0;
 }
 
 static void drop_listed(LhMirror *mirror)
@@ -87,6 +95,7 @@ void lh_mirror_free(LhMirror *mirror)
     drop_listed(mirror);
     lh_mirror_store_clear(&mirror->store);
     g_array_unref(mirror->listeners);
+    forget_newest(mirror);
     g_free(mirror->prefix);
     g_free(mirror->prefix_end);
     g_free(mirror);
@@ -234,6 +243,7 @@ static void on_list_restart(gpointer data)
 
     g_ptr_array_set_size(mirror->listed, 0);
     g_hash_table_remove_all(mirror->foreign_seen);
+    forget_newest(mirror);
 }
 
 /* Equal revisions alone prove nothing: after a restore from a backup etcd gives them out again. */
@@ -253,6 +263,15 @@ static gboolean unchanged(const LhObject *known, const LhObject *listed)
     return lh_object_same(known->kind, known, listed);
 }
 
+static void remember_newest(LhMirror *mirror, const LhKv *kv)
+{
+    if (kv->mod_rev <= mirror->newest_rev || memchr(kv->key, 0, kv->key_len) != NULL)
+        return;
+    g_free(mirror->newest);
+    mirror->newest = g_strndup(kv->key, kv->key_len);
+    mirror->newest_rev = kv->mod_rev;
+}
+
 static void on_list_page(const LhKv *kvs, gsize n, gpointer data)
 {
     LhMirror *mirror = data;
@@ -261,6 +280,7 @@ static void on_list_page(const LhKv *kvs, gsize n, gpointer data)
         Key key;
         if (!key_of(mirror, &kvs[i], &key))
             continue;
+        remember_newest(mirror, &kvs[i]);
         if (key.kind == LH_N_KINDS) {
             add_foreign(mirror->foreign_seen, &kvs[i]);
             continue;
@@ -326,6 +346,8 @@ static void start_watch(LhMirror *mirror)
         .range_end = mirror->prefix_end,
         .start_revision = mirror->revision + 1,
         .cluster_id = mirror->cluster_id,
+        .witness = mirror->newest,
+        .witness_rev = mirror->newest_rev,
     };
 
     mirror->watcher = lh_watcher_start(mirror->env, mirror->etcd, &options, &watcher_funcs, mirror);
@@ -423,6 +445,7 @@ static void start_list(LhMirror *mirror)
 {
     mirror->listed = g_ptr_array_new_with_free_func((GDestroyNotify)lh_object_unref);
     mirror->foreign_seen = lh_mirror_foreign_new();
+    forget_newest(mirror);
     mirror->list = lh_list_start(mirror->env, mirror->etcd, mirror->prefix, 0, 0, &list_funcs,
                                  mirror);
 }

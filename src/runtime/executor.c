@@ -68,6 +68,11 @@ gboolean lh_execution_in_flight(const LhExecution *execution)
     return execution != NULL && execution->in_flight > 0;
 }
 
+gboolean lh_execution_in_doubt(const LhExecution *execution)
+{
+    return execution != NULL && (execution->in_flight > 0 || execution->result.unknown > 0);
+}
+
 /* ---- packing ---- */
 
 static Txn *txn_new(LhExecution *execution)

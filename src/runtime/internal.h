@@ -141,6 +141,8 @@ gboolean lh_election_still_ours(Runner *runner, const LhRangeReply *leader);
 LhExecution *lh_execution_start(Runner *runner, LhPlan *plan); /* takes @plan */
 void lh_execution_free(LhExecution *execution);                /* cancels; accepts NULL */
 gboolean lh_execution_in_flight(const LhExecution *execution);
+/* Something of it may still be committed: in flight, or its outcome is unknown and not yet reported. */
+gboolean lh_execution_in_doubt(const LhExecution *execution);
 
 /* events.c */
 LhEventRecorder *lh_recorder_new(LhRuntime *runtime);

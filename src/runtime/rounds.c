@@ -326,7 +326,7 @@ void lh_runner_executed(Runner *runner, const LhRoundResult *result)
 
 void lh_runner_reset_round(Runner *runner)
 {
-    if (lh_execution_in_flight(runner->execution) || runner->state == LH_ROUND_VOIDING)
+    if (lh_execution_in_doubt(runner->execution) || runner->state == LH_ROUND_VOIDING)
         runner->tainted = TRUE;
     g_clear_pointer(&runner->execution, lh_execution_free);
     lh_etcd_cancel(runner->runtime->etcd, &runner->void_call);

@@ -117,6 +117,8 @@ static void on_commit(Sim *sim, const SimCommit *commit)
 {
     for (guint i = 0; i < commit->n && commit->agent; i++) {
         const SimChange *change = &commit->changes[i];
+        if (change->kind == LH_KIND_NODE && change->before == NULL && commit->alive)
+            commit->by->timeline = fake_etcd_timeline(sim->server);
         if (change->kind == LH_KIND_NODE && change->after != NULL)
             check_registration(sim, commit, change);
     }

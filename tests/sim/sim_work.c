@@ -141,6 +141,8 @@ static void check_hidden(const Thing *thing)
 {
     const SimProcess *process = thing->work->process;
     const char *id = lh_agent_id(process->agent);
+    if (process->timeline != fake_etcd_timeline(process->sim->server))
+        return; /* what it had hidden came back with a backup */
     g_autofree char *key = g_strdup_printf(LH_SIM_POOL "/%s/%s", id, thing->snapshot);
     const LhSearch *search = (const LhSearch *)sim_get(process->sim, LH_KIND_SEARCH, key);
     if (id != NULL && search != NULL && lh_object_known(&search->o) &&
