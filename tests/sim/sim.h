@@ -237,6 +237,7 @@ typedef struct SimProcess {
     gint64 mirror_rev;
     guint64 applied;
     guint mirrored; /* objects in the mirror at mirror_rev */
+    guint64 digest; /* of what its mirror has told */
     guint timeline;     /* of etcd, when the mirror last heard of it */
     gboolean regressed; /* its mirror saw etcd go back, and nobody has confirmed since */
     /* agents */
@@ -297,8 +298,26 @@ typedef struct {
     guint n;
 } SimCount;
 
+/* What is assigned to a node name. */
+typedef struct {
+    gint64 bytes, items;
+} SimUse;
+
+/* "cache/node-0-1234abcd/item" → its parts. */
+typedef struct {
+    char *node, *item, *host; /* host: the node name */
+} SimPlace;
+
 typedef struct {
     GHashTable *kinds[LH_N_KINDS]; /* name → LhObject */
+    /* Of all assignments, kept from change to change; sim_model_verify() counts anew. */
+    GHashTable *hosts; /* node name → SimUse */
+    GHashTable *items; /* item → GPtrArray of char*: its assignments */
+    GHashTable *pairs; /* "<node name>/<snapshot>" → how many assignments */
+    guint verify_in;   /* so many changes of assignments */
+    /* A sum over all objects (sim_digest), by revision from digest_base on. */
+    GArray *digests; /* guint64 */
+    gint64 digest_base;
     GHashTable *bytes;             /* assignment → gint64, of its last known value */
     GHashTable *gone_ms;           /* node → gint64 world time of its registration's end */
     GHashTable *cordoned_ms;       /* node name → gint64 world time */
@@ -311,6 +330,16 @@ typedef struct {
 void sim_model_init(SimModel *model);
 void sim_model_clear(SimModel *model);
 const LhObject *sim_get(const Sim *sim, LhKind kind, const char *name);
+guint64 sim_digest(LhKind kind, const char *name, gint64 create_rev, gint64 mod_rev, gint64 lease);
+/* Of all objects at @revision of this timeline; FALSE: before its beginning. */
+gboolean sim_digest_at(const Sim *sim, gint64 revision, guint64 *out);
+gboolean sim_place(const char *assignment, SimPlace *out); /* FALSE: there is no such place */
+void sim_place_clear(SimPlace *place);
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(SimPlace, sim_place_clear)
+SimUse sim_use(const Sim *sim, const char *host);
+/* The assignments of the item, or NULL. */
+const GPtrArray *sim_assignments_of(const Sim *sim, const char *item);
+guint sim_pair(const Sim *sim, const char *host, const char *snapshot);
 void sim_model_apply(Sim *sim, const SimCommit *commit);
 /* etcd was restored: everything is read again, and what was only remembered is forgotten. */
 void sim_model_restored(Sim *sim);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define GROUP      "mirror"
-#define ONE_IN     12 /* of the mirror's steps are compared */
+#define ONE_IN     150 /* of the mirror's steps are compared object by object */
 #define PARSE_IN   4  /* of those by value too */
 #define MUCH       10 /* objects more or fewer in one step */
 #define FOLD_GROUP "fold"
@@ -62,7 +62,6 @@ static void compare_mirror(SimProcess *process)
     Compare compare = {.process = process, .values = sim_check_below(sim, PARSE_IN) == 0};
     if (revision < fake_etcd_compacted(sim->server))
         return; /* what it shows cannot be read any more */
-    sim->counters.mirror_checks++;
     fake_etcd_foreach(sim->server, SIM_PREFIX, end, revision, compare_key, &compare);
     for (guint kind = 0; kind < LH_N_KINDS; kind++)
         if (lh_mirror_count(process->mirror, (LhKind)kind) != compare.known[kind])
@@ -102,7 +101,15 @@ void sim_check_mirror_applied(SimProcess *process, gint64 revision)
     process->mirror_rev = revision;
     process->timeline = fake_etcd_timeline(sim->server);
     process->mirrored = objects_in(process->mirror);
-    /* After a list, and when much has changed at once, always. */
+    /* What it told of its changes adds up to what etcd had at this revision … */
+    guint64 digest;
+    if (sim_digest_at(sim, revision, &digest) && digest != process->digest) {
+        compare_mirror(process);
+        sim_fail(sim, GROUP, "%s told other changes than etcd had up to revision %" G_GINT64_FORMAT,
+                 process->client, revision);
+    }
+    sim->counters.mirror_checks++;
+    /* … and now and then, and after a list or much at once, it shows what it told. */
     gint64 changed = ABS((gint64)process->mirrored - (gint64)before);
     if (process->applied++ == 0 || again || changed >= MUCH || sim_check_below(sim, ONE_IN) == 0)
         compare_mirror(process);

@@ -94,19 +94,6 @@ static void check_evict(Sim *sim, const SimCommit *commit, const SimChange *chan
     check_brake(sim, change);
 }
 
-static gboolean assigned(const Sim *sim, const char *item)
-{
-    GHashTableIter iter;
-    gpointer key;
-    g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_ASSIGNMENT]);
-    while (g_hash_table_iter_next(&iter, &key, NULL)) {
-        g_autofree char *other = lh_name_part(key, 2);
-        if (g_strcmp0(other, item) == 0)
-            return TRUE;
-    }
-    return FALSE;
-}
-
 static void check_replica_gone(Sim *sim, const SimCommit *commit, const SimChange *change)
 {
     const char *why = "";
@@ -186,7 +173,7 @@ static void after(Sim *sim, const SimCommit *commit)
         note_confirmed(sim, change);
         if (change->kind != LH_KIND_REPLICA)
             continue;
-        if (change->after == NULL && assigned(sim, change->name))
+        if (change->after == NULL && sim_assignments_of(sim, change->name) != NULL)
             sim_fail(sim, GROUP, "%s is deleted while a node has it", change->key);
         else if (change->after != NULL && change->before == NULL && lh_object_known(change->after))
             check_replica_came(sim, commit, change);
