@@ -237,6 +237,7 @@ static void spoil_list(Sim *sim)
     sim->counters.lists_spoiled++;
     fake_etcd_client_close_streams(process->etcd);
     sim_put(sim, "nowhere/compacted", "x", 0);
+    sim_put(sim, "nowhere/compacted", "y", 0); /* a watch may begin at the compacted revision itself */
     fake_etcd_compact(sim->server, fake_etcd_revision(sim->server));
     if (sim_chance(sim, 50)) /* all that it asks for fails, the list first */
         fake_etcd_client_fault_next(process->etcd, FAKE_FAULT_REFUSED,

@@ -9,8 +9,7 @@
 
 #define GROUP      "mirror"
 #define ONE_IN     150 /* of the mirror's steps are compared object by object */
-#define PARSE_IN   4  /* of those by value too */
-#define MUCH       10 /* objects more or fewer in one step */
+#define PARSE_IN   4   /* of those by value too */
 #define FOLD_GROUP "fold"
 
 typedef struct {
@@ -96,7 +95,6 @@ void sim_check_mirror_applied(SimProcess *process, gint64 revision)
                  process->client, process->mirror_rev, revision);
     if (revision > fake_etcd_revision(sim->server))
         sim_fail(sim, GROUP, "%s is ahead of etcd", process->client);
-    guint before = process->mirrored;
     gboolean again = revision == process->mirror_rev;
     process->mirror_rev = revision;
     process->timeline = fake_etcd_timeline(sim->server);
@@ -109,9 +107,8 @@ void sim_check_mirror_applied(SimProcess *process, gint64 revision)
                  process->client, revision);
     }
     sim->counters.mirror_checks++;
-    /* … and now and then, and after a list or much at once, it shows what it told. */
-    gint64 changed = ABS((gint64)process->mirrored - (gint64)before);
-    if (process->applied++ == 0 || again || changed >= MUCH || sim_check_below(sim, ONE_IN) == 0)
+    /* … and after a list, and now and then, it shows what it told. */
+    if (process->applied++ == 0 || again || sim_check_below(sim, ONE_IN * sim_scale(sim)) == 0)
         compare_mirror(process);
 }
 
