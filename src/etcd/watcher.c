@@ -64,6 +64,7 @@ struct LhWatcher {
     gint64 witness_rev;
     gboolean witness_gone; /* it was a deletion */
     gboolean listed;       /* it is of the list before; it may be of any age */
+    gboolean proving;      /* open, but nothing is delivered before the proof */
     LhCallId proof;        /* the read of the witness at `proof_rev` */
     gint64 proof_rev;
     GPtrArray *behind; /* Reply: they came before the proof was complete */
@@ -86,6 +87,7 @@ typedef struct {
 } Reply;
 
 static void open_stream(LhWatcher *watcher);
+static void read_witness(LhWatcher *watcher, gint64 revision);
 
 static void reply_free(gpointer data)
 {
@@ -118,6 +120,7 @@ static void close_stream(LhWatcher *watcher)
     lh_etcd_cancel(watcher->etcd, &watcher->proof);
     g_ptr_array_set_size(watcher->behind, 0);
     watcher->behind_bytes = 0;
+    watcher->proving = FALSE;
     forget_pending(watcher);
 }
 
@@ -304,6 +307,8 @@ static void on_verified(const LhRangeReply *reply, const GError *error, gpointer
     gboolean other = watcher->cluster_id != 0 && reply->header.cluster_id != watcher->cluster_id;
     if (other || reply->header.revision + 1 < watcher->cursor)
         stop(watcher, 0);
+    else if (watcher->proving) /* a member that lagged, or one that has caught up in another history */
+        read_witness(watcher, watcher->witness_rev);
 }
 
 /* A watch is served from the member's own store: a revision before the cursor is either a member that
@@ -323,8 +328,6 @@ static void on_progress(LhWatcher *watcher, gint64 revision)
 }
 
 /* ---- the proof that the history is the same ---- */
-
-static void read_witness(LhWatcher *watcher, gint64 revision);
 
 static void take_reply(LhWatcher *watcher, const LhWatchReply *reply)
 {
@@ -361,6 +364,7 @@ static void go_on(LhWatcher *watcher)
     g_autoptr(GPtrArray) behind = g_steal_pointer(&watcher->behind);
     watcher->behind = g_ptr_array_new_with_free_func(reply_free);
     watcher->behind_bytes = 0;
+    watcher->proving = FALSE;
     enter(watcher);
     watcher->funcs.opened(watcher->data);
     for (guint i = 0; i < behind->len && !watcher->freed && watcher->state == W_OPEN; i++)
@@ -410,12 +414,14 @@ static void on_created(LhWatcher *watcher, const LhWatchReply *reply)
     set_state(watcher, W_OPEN);
     if (watcher->cursor == 0)
         watcher->cursor = reply->header.revision + 1;
-    else if (reply->header.revision + 1 < watcher->cursor)
+    gboolean behind = reply->header.revision + 1 < watcher->cursor;
+    watcher->proving = watcher->witness != NULL && watcher->witness_rev < watcher->cursor;
+    if (behind)
         verify_revision(watcher);
-    else if (watcher->witness != NULL && watcher->witness_rev < watcher->cursor) {
+    else if (watcher->proving)
         read_witness(watcher, watcher->witness_rev);
+    if (watcher->proving)
         return;
-    }
     enter(watcher);
     watcher->funcs.opened(watcher->data);
     leave(watcher);
@@ -443,7 +449,7 @@ static void on_reply(const LhWatchReply *reply, gpointer data)
     } else if (reply->created) {
         if (watcher->state == W_OPENING)
             on_created(watcher, reply);
-    } else if (watcher->proof != 0) {
+    } else if (watcher->proving) {
         keep_reply(watcher, reply);
     } else {
         take_reply(watcher, reply);

@@ -47,6 +47,14 @@ static FakeFault choose_fault(FakeClient *client)
     return FAKE_FAULT_NONE;
 }
 
+static gboolean refuses_list(FakeClient *client, const FakeRequest *request)
+{
+    gboolean refused = request->kind == FAKE_CALL_RANGE && request->range.range_end != NULL &&
+                       client->refused_lists > 0;
+    client->refused_lists -= refused;
+    return refused;
+}
+
 /* What became of the call is unknown: it is told at once or finds out at its deadline. */
 static gint64 telling_delay(FakeCall *call, gint64 deadline_ms)
 {
@@ -66,7 +74,9 @@ static LhCallId start(FakeCall *call, gint64 deadline_ms)
         return call->id;
     }
     fake_call_set_deadline(call, deadline);
-    call->fault = given != FAKE_FAULT_NONE ? given : choose_fault(client);
+    call->fault = given != FAKE_FAULT_NONE                ? given
+                  : refuses_list(client, &call->request) ? FAKE_FAULT_REFUSED
+                                                         : choose_fault(client);
     switch (call->fault) {
     case FAKE_FAULT_NONE:
     case FAKE_FAULT_REPLY_LOST:
@@ -354,6 +364,11 @@ void fake_etcd_client_fault_next(LhEtcd *etcd, FakeFault fault, guint n)
     FakeClient *client = client_of(etcd);
     client->next_fault = fault;
     client->next_faults = n;
+}
+
+void fake_etcd_client_refuse_lists(LhEtcd *etcd, guint n)
+{
+    client_of(etcd)->refused_lists = n;
 }
 
 void fake_etcd_client_fault_rates(LhEtcd *etcd, const FakeFaultRates *rates)

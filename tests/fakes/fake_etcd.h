@@ -52,6 +52,9 @@ typedef enum {
 /* The next @n unary calls of this client. */
 void fake_etcd_client_fault_next(LhEtcd *client, FakeFault fault, guint n);
 
+/* The next @n reads of ranges of this client are refused; what else it asks for is not. */
+void fake_etcd_client_refuse_lists(LhEtcd *client, guint n);
+
 /* Chances in 10,000 calls (stream_closed: in 10,000 watch replies). */
 typedef struct {
     guint refused, overloaded, request_lost, reply_lost, late_commit, stream_closed;

@@ -228,7 +228,7 @@ struct FakeClient {
     gboolean dead; /* the connection is known to be lost; calls are refused */
     LhTimer *dead_timer, *reconnect_timer;
     FakeFault next_fault;
-    guint next_faults;
+    guint next_faults, refused_lists;
     FakeFaultRates rates;
     gint64 slow_calls_ms, slow_streams_ms;
 };

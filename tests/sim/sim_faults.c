@@ -239,9 +239,8 @@ static void spoil_list(Sim *sim)
     sim_put(sim, "nowhere/compacted", "x", 0);
     sim_put(sim, "nowhere/compacted", "y", 0); /* a watch may begin at the compacted revision itself */
     fake_etcd_compact(sim->server, fake_etcd_revision(sim->server));
-    if (sim_chance(sim, 50)) /* all that it asks for fails, the list first */
-        fake_etcd_client_fault_next(process->etcd, FAKE_FAULT_REFUSED,
-                                    (guint)sim_between(sim, 5, 30));
+    if (sim_chance(sim, 50)) /* a page is asked for six times before the list has failed */
+        fake_etcd_client_refuse_lists(process->etcd, (guint)sim_between(sim, 3, 20));
     else
         sim_later(sim, sim_between(sim, 50, 200), cut_off, process, process->client, 0);
 }
@@ -432,7 +431,7 @@ const SimActivity sim_faults[] = {
     {"reset", 50000, 0, reset},
     {"close streams", 30000, 0, close_streams},
     {"compact", 15000, 0, compact},
-    {"spoil a list", 100000, 0, spoil_list},
+    {"spoil a list", 60000, 0, spoil_list},
     {"etcd election", 70000, 0, elect},
     {"etcd frozen", 150000, 0, freeze},
     {"etcd restart", 180000, 0, stop_etcd},

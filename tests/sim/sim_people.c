@@ -26,7 +26,8 @@ typedef struct {
 struct SimPeople {
     Service services[SERVICES];
     guint published;
-    GHashTable *mends; /* key → Mend */
+    GHashTable *mends;  /* key → Mend */
+    GHashTable *junked; /* set of all keys that ever held junk */
 };
 
 static const char *const set_names[] = {
@@ -65,6 +66,7 @@ void sim_people_begin(Sim *sim)
     sim->people = g_new0(SimPeople, 1);
     memcpy(sim->people->services, first, sizeof first);
     sim->people->mends = g_hash_table_new(g_str_hash, g_str_equal);
+    sim->people->junked = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     sim_put(sim, "desired/settings/cache-assigner",
             "{\"spec\":{\"failureGrace\":\"15s\",\"restoreReservePercent\":10}}", 0);
     sim_put(sim, "desired/settings/cache-evictor", "{\"spec\":{\"evictGrace\":\"1s\"}}", 0);
@@ -90,6 +92,7 @@ void sim_people_free(Sim *sim)
         mend_free(value);
     }
     g_hash_table_unref(sim->people->mends);
+    g_hash_table_unref(sim->people->junked);
     g_clear_pointer(&sim->people, g_free);
 }
 
@@ -277,20 +280,29 @@ static void retire(Sim *sim)
 
 /* ---- junk ---- */
 
+static const char *const junk_values[] = {
+    "",
+    "not json",
+    "[]",
+    "{",
+    "{\"sizeBytes\":-5,\"state\":17}",
+    "{\"spec\":[],\"state\":\"sideways\",\"endTime\":\"9999-12-31T23:59:59Z\"}",
+    "\xff\xfe\x80",
+    "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]",
+};
+
 static char *junk_value(Sim *sim)
 {
-    static const char *const values[] = {
-        "",
-        "not json",
-        "[]",
-        "{",
-        "{\"sizeBytes\":-5,\"state\":17}",
-        "{\"spec\":[],\"state\":\"sideways\",\"endTime\":\"9999-12-31T23:59:59Z\"}",
-        "\xff\xfe\x80",
-        "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]",
-    };
-    guint i = (guint)sim_below(sim, G_N_ELEMENTS(values) + 1);
-    return i < G_N_ELEMENTS(values) ? g_strdup(values[i]) : g_strnfill(60000, 'x');
+    guint i = (guint)sim_below(sim, G_N_ELEMENTS(junk_values) + 1);
+    return i < G_N_ELEMENTS(junk_values) ? g_strdup(junk_values[i]) : g_strnfill(60000, 'x');
+}
+
+static gboolean is_junk(const LhKv *kv)
+{
+    gboolean found = kv->value_len > 0 && kv->value[0] == 'x';
+    for (guint i = 0; i < G_N_ELEMENTS(junk_values); i++)
+        found = found || strcmp(kv->value, junk_values[i]) == 0;
+    return found;
 }
 
 static void mend(Sim *sim, SimProcess *process, const char *key, gint64 number)
@@ -333,6 +345,7 @@ static void put_junk(Sim *sim, const char *key)
     sim_put(sim, key, junk, lease);
     was->junk_rev = fake_etcd_revision(sim->server);
     g_hash_table_insert(sim->people->mends, g_strdup(key), was);
+    g_hash_table_add(sim->people->junked, g_strdup(key));
     sim_later(sim, sim_between(sim, 1000, 45000), mend, NULL, key, 0);
 }
 
@@ -389,8 +402,21 @@ static void sweep(Sim *sim, LhKind kind)
         sim_delete(sim, keys->pdata[i]);
 }
 
+/* Some of it parses. */
+static void sweep_junk(Sim *sim)
+{
+    g_autoptr(GList) keys = g_list_sort(g_hash_table_get_keys(sim->people->junked),
+                                        (GCompareFunc)strcmp);
+    for (GList *l = keys; l != NULL; l = l->next) {
+        const LhKv *kv = sim_kv(sim, l->data);
+        if (kv != NULL && is_junk(kv))
+            sim_delete(sim, l->data);
+    }
+}
+
 void sim_people_restored(Sim *sim)
 {
+    sweep_junk(sim);
     for (guint kind = 0; kind < LH_N_KINDS; kind++)
         sweep(sim, (LhKind)kind);
     for (guint i = 0; i < SERVICES; i++) {

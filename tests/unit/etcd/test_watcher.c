@@ -466,6 +466,23 @@ static void a_deletion_of_another_history_is_lost(void **state)
     expect(f, "lost 0\n");
 }
 
+/* Behind when it answers first, and past the cursor a moment later. */
+static void catching_up_in_another_history_is_lost(void **state)
+{
+    Fixture *f = *state;
+    LhRangeReply caught_up = {.header = {.cluster_id = CLUSTER, .revision = 12}};
+    start_open(f, 5);
+    send(f, FALSE, 9, REVISIONS(9));
+    script_close(f->etcd);
+    pass(f, 100);
+    script_created(f->etcd, 7);
+    send(f, FALSE, 11, REVISIONS(11));
+    expect(f, "events a@9 |9\ninterrupted\n");
+    script_answer_range(f->etcd, &caught_up);
+    answer_witness(f, "a", 9, 6);
+    expect(f, "lost 0\n");
+}
+
 static void what_comes_before_the_proof_is_delivered_after_it(void **state)
 {
     Fixture *f = *state;
@@ -666,6 +683,7 @@ int main(void)
         TEST(a_put_that_was_never_there_is_lost),
         TEST(a_deletion_is_proved_by_what_was_there_before),
         TEST(a_deletion_of_another_history_is_lost),
+        TEST(catching_up_in_another_history_is_lost),
         TEST(what_comes_before_the_proof_is_delivered_after_it),
         TEST(a_witness_that_was_compacted_proves_nothing),
         TEST(a_proof_that_fails_is_tried_again),
