@@ -307,7 +307,8 @@ static void on_verified(const LhRangeReply *reply, const GError *error, gpointer
     gboolean other = watcher->cluster_id != 0 && reply->header.cluster_id != watcher->cluster_id;
     if (other || reply->header.revision + 1 < watcher->cursor)
         stop(watcher, 0);
-    else if (watcher->proving) /* a member that lagged, or one that has caught up in another history */
+    else if (watcher
+                 ->proving) /* a member that lagged, or one that has caught up in another history */
         read_witness(watcher, watcher->witness_rev);
 }
 
@@ -380,7 +381,8 @@ static void on_witness(const LhRangeReply *reply, const GError *error, gpointer 
         if (watcher->listed)
             go_on(watcher); /* another list would show the same */
         else
-            stop(watcher, watcher->witness_rev); /* it cannot be told: a list is right in any case */
+            stop(watcher,
+                 watcher->witness_rev); /* it cannot be told: a list is right in any case */
         return;
     }
     if (error != NULL) {

@@ -37,7 +37,7 @@ typedef struct {
      * watch must be of that history too. NULL: not checked before the first event. */
     const char *witness;
     gint64 witness_rev;
-    gint64 progress_ms;    /* 0: 5,000 */
+    gint64 progress_ms; /* 0: 5,000 */
     /* Progress replies move the cursor and are reported. Set it to lh_etcd_progress_trusted(version):
      * before 3.4.25/3.5.8 a progress reply can overtake events. Without it they only prove that the
      * stream lives, and nothing is said of revisions without events. */

@@ -153,8 +153,7 @@ void fake_call_abandon(FakeCall *call)
 static void tell_unknown(const FakeCall *call, const GError *error)
 {
     const FakeEtcd *server = call->server;
-    if (server->on_unknown != NULL &&
-        g_error_matches(error, LH_ERROR, LH_ERR_UNKNOWN_OUTCOME))
+    if (server->on_unknown != NULL && g_error_matches(error, LH_ERROR, LH_ERR_UNKNOWN_OUTCOME))
         server->on_unknown(call->client_name, &call->request.txn, server->on_unknown_data);
 }
 

@@ -74,7 +74,7 @@ static LhCallId start(FakeCall *call, gint64 deadline_ms)
         return call->id;
     }
     fake_call_set_deadline(call, deadline);
-    call->fault = given != FAKE_FAULT_NONE                ? given
+    call->fault = given != FAKE_FAULT_NONE               ? given
                   : refuses_list(client, &call->request) ? FAKE_FAULT_REFUSED
                                                          : choose_fault(client);
     switch (call->fault) {

@@ -226,8 +226,8 @@ static gboolean parse(int argc, char **argv, Args *args)
     options->snapshots = (guint)snapshots;
     options->chaos_ms = minutes > 0 ? (gint64)(minutes * 60000) : SIM_CHAOS_MS;
     if (!parse_seeds(text, &args->batch) || agents < 1 || managers < 1 || snapshots < 0 ||
-        cases < 0 || hours < 0 || jobs < 1 || every < 1 ||
-        agents + managers > SIM_MAX_PROCESSES || !set_all(options, off, at, what)) {
+        cases < 0 || hours < 0 || jobs < 1 || every < 1 || agents + managers > SIM_MAX_PROCESSES ||
+        !set_all(options, off, at, what)) {
         fprintf(stderr,
                 "sim: --seeds A..B; --agents and --managers from 1 to %d together; --help "
                 "says the rest\n",

@@ -35,12 +35,12 @@ typedef struct Sim Sim;
 typedef struct SimWork SimWork;
 
 /* What can be switched off in a run, besides single occurrences. */
-#define SIM_PARTS(X)                   \
-    X(FAULTS, "faults")                \
-    X(CALL_FAULTS, "call-faults")      \
+#define SIM_PARTS(X)                    \
+    X(FAULTS, "faults")                 \
+    X(CALL_FAULTS, "call-faults")       \
     X(COMMIT_CRASHES, "commit-crashes") \
-    X(SERVER_MODES, "server-modes")    \
-    X(WORK_FAULTS, "work-faults")      \
+    X(SERVER_MODES, "server-modes")     \
+    X(WORK_FAULTS, "work-faults")       \
     X(CLOCKS, "clocks")
 
 typedef enum {
@@ -78,69 +78,69 @@ typedef struct {
     gboolean record;      /* fill SimResult.happened */
 } SimOptions;
 
-#define SIM_AGENTS    5
-#define SIM_MANAGERS  3
-#define SIM_CHAOS_MS  (8 * 60 * 1000)
+#define SIM_AGENTS   5
+#define SIM_MANAGERS 3
+#define SIM_CHAOS_MS (8 * 60 * 1000)
 
 /* X(field, text, at least so many in 100 runs of the normal size): a run that did too little proves
  * nothing. */
-#define SIM_COUNTERS(X) \
-    X(crashes, "crashes", 800) \
-    X(crashes_at_commit, "crashes at a commit", 100) \
-    X(graceful_stops, "graceful stops", 250) \
-    X(pauses, "pauses", 800) \
-    X(pauses_beyond_lease, "pauses beyond the lease", 350) \
-    X(long_pauses, "pauses of minutes", 30) \
-    X(cuts, "network cuts", 600) \
-    X(resets, "connections reset", 400) \
-    X(streams_closed, "watch streams cut", 500) \
-    X(slow_networks, "slow connections", 300) \
-    X(compactions, "compactions", 1000) \
-    X(lists_spoiled, "lists spoiled", 150) \
-    X(elections, "etcd leader changes", 200) \
-    X(freezes, "etcd frozen", 100) \
-    X(etcd_restarts, "etcd restarts", 120) \
-    X(backups, "backups of etcd", 100) \
-    X(restores, "etcd restored from a backup", 40) \
-    X(nospace, "etcd out of space", 100) \
-    X(clock_jumps, "clock jumps", 500) \
-    X(revocations, "leases revoked by hand", 200) \
-    X(unregistered, "nodes unregistered by hand", 80) \
-    X(leader_moves, "leaders moved", 80) \
-    X(expiries, "lease expiries", 2000) \
-    X(requests_lost, "requests lost", 1000) \
-    X(replies_lost, "replies lost", 1000) \
-    X(late_commits, "late commits", 1000) \
-    X(slow_disks, "slow disks", 200) \
-    X(full_disks, "full disks", 100) \
-    X(bad_values, "bad values", 1200) \
-    X(mended, "bad values mended", 1000) \
-    X(invalid_edits, "invalid edits", 200) \
-    X(edits, "edits of services", 1200) \
-    X(settings_edits, "edits of settings", 150) \
-    X(services_deleted, "services deleted", 50) \
-    X(published, "snapshots published", 4000) \
-    X(retired, "snapshots retired", 150) \
-    X(cordons, "cordons", 80) \
-    X(confirmations, "brakes confirmed", 60) \
-    X(brakes, "brakes", 80) \
-    X(commits, "commits", 80000) \
-    X(fenced_commits, "commits under a fence", 20000) \
-    X(epochs, "epochs that wrote", 1500) \
-    X(replicas, "replicas created", 5000) \
-    X(loads, "loads ordered", 10000) \
-    X(live, "items made live", 8000) \
-    X(load_failures, "loads failed", 400) \
-    X(moved_back, "items back on a returned node", 3000) \
-    X(evictions, "evictions ordered", 600) \
-    X(evicted, "assignments ended by an answer", 1000) \
-    X(lost, "assignments ended by a lost node", 4000) \
-    X(registrations, "registrations", 1500) \
-    X(mirror_checks, "mirrors compared", 10000) \
-    X(fold_checks, "indexes folded anew", 1000) \
-    X(settled_live, "items live in the end", 600) \
-    X(steps, "steps", 1000000) \
-    X(simulated_s, "simulated seconds", 40000)
+#define SIM_COUNTERS(X)                                    \
+    X(crashes, "crashes", 550)                             \
+    X(crashes_at_commit, "crashes at a commit", 80)        \
+    X(graceful_stops, "graceful stops", 150)               \
+    X(pauses, "pauses", 480)                               \
+    X(pauses_beyond_lease, "pauses beyond the lease", 230) \
+    X(long_pauses, "pauses of minutes", 9)                 \
+    X(cuts, "network cuts", 480)                           \
+    X(resets, "connections reset", 270)                    \
+    X(streams_closed, "watch streams cut", 450)            \
+    X(slow_networks, "slow connections", 260)              \
+    X(compactions, "compactions", 680)                     \
+    X(lists_spoiled, "lists spoiled", 210)                 \
+    X(elections, "etcd leader changes", 210)               \
+    X(freezes, "etcd frozen", 47)                          \
+    X(etcd_restarts, "etcd restarts", 35)                  \
+    X(backups, "backups of etcd", 220)                     \
+    X(restores, "etcd restored from a backup", 12)         \
+    X(nospace, "etcd out of space", 34)                    \
+    X(clock_jumps, "clock jumps", 350)                     \
+    X(revocations, "leases revoked by hand", 110)          \
+    X(unregistered, "nodes unregistered by hand", 34)      \
+    X(leader_moves, "leaders moved", 41)                   \
+    X(expiries, "lease expiries", 1300)                    \
+    X(requests_lost, "requests lost", 800)                 \
+    X(replies_lost, "replies lost", 890)                   \
+    X(late_commits, "late commits", 730)                   \
+    X(slow_disks, "slow disks", 190)                       \
+    X(full_disks, "full disks", 42)                        \
+    X(bad_values, "bad values", 890)                       \
+    X(mended, "bad values mended", 770)                    \
+    X(invalid_edits, "invalid edits", 170)                 \
+    X(edits, "edits of services", 820)                     \
+    X(settings_edits, "edits of settings", 140)            \
+    X(services_deleted, "services deleted", 52)            \
+    X(published, "snapshots published", 1600)              \
+    X(retired, "snapshots retired", 130)                   \
+    X(cordons, "cordons", 88)                              \
+    X(confirmations, "brakes confirmed", 130)              \
+    X(brakes, "brakes", 190)                               \
+    X(commits, "commits", 43000)                           \
+    X(fenced_commits, "commits under a fence", 12000)      \
+    X(epochs, "epochs that wrote", 1100)                   \
+    X(replicas, "replicas created", 4000)                  \
+    X(loads, "loads ordered", 6100)                        \
+    X(live, "items made live", 5000)                       \
+    X(load_failures, "loads failed", 510)                  \
+    X(moved_back, "items back on a returned node", 2600)   \
+    X(evictions, "evictions ordered", 790)                 \
+    X(evicted, "assignments ended by an answer", 1200)     \
+    X(lost, "assignments ended by a lost node", 3800)      \
+    X(registrations, "registrations", 1000)                \
+    X(mirror_checks, "mirrors compared", 95000)            \
+    X(fold_checks, "indexes folded anew", 610)             \
+    X(settled_live, "items live in the end", 680)          \
+    X(steps, "steps", 730000)                              \
+    X(simulated_s, "simulated seconds", 13000)
 
 typedef struct {
 #define X(name, text, least) guint64 name;
@@ -225,7 +225,7 @@ typedef struct SimProcess {
     gint64 wall_offset_ms;  /* of the machine's clock */
     gint64 clock_jumped_ms; /* world time, when it last jumped */
     guint64 writes;
-    gboolean doomed; /* it crashes at once: nothing that it still sends arrives */
+    gboolean doomed;     /* it crashes at once: nothing that it still sends arrives */
     GHashTable *unknown; /* "leader key mod revision" under which the outcome of a decision's
                             transaction is unknown → gint64, world time since when it knows */
     LhEnv *env;
@@ -236,8 +236,8 @@ typedef struct SimProcess {
     LhRuntime *runtime;
     gint64 mirror_rev;
     guint64 applied;
-    guint mirrored; /* objects in the mirror at mirror_rev */
-    guint64 digest; /* of what its mirror has told */
+    guint mirrored;     /* objects in the mirror at mirror_rev */
+    guint64 digest;     /* of what its mirror has told */
     guint timeline;     /* of etcd, when the mirror last heard of it */
     gboolean regressed; /* its mirror saw etcd go back, and nobody has confirmed since */
     /* agents */
@@ -318,13 +318,13 @@ typedef struct {
     /* A sum over all objects (sim_digest), by revision from digest_base on. */
     GArray *digests; /* guint64 */
     gint64 digest_base;
-    GHashTable *bytes;             /* assignment → gint64, of its last known value */
-    GHashTable *gone_ms;           /* node → gint64 world time of its registration's end */
-    GHashTable *cordoned_ms;       /* node name → gint64 world time */
-    GHashTable *ids;               /* every node that was ever registered */
-    GHashTable *epochs;            /* "controller/epoch" that wrote */
-    GArray *ordered_ms;            /* gint64, world time: evictions outside a confirmed Brake */
-    GArray *assigned;              /* SimCount of assignments, lately */
+    GHashTable *bytes;       /* assignment → gint64, of its last known value */
+    GHashTable *gone_ms;     /* node → gint64 world time of its registration's end */
+    GHashTable *cordoned_ms; /* node name → gint64 world time */
+    GHashTable *ids;         /* every node that was ever registered */
+    GHashTable *epochs;      /* "controller/epoch" that wrote */
+    GArray *ordered_ms;      /* gint64, world time: evictions outside a confirmed Brake */
+    GArray *assigned;        /* SimCount of assignments, lately */
 } SimModel;
 
 void sim_model_init(SimModel *model);
@@ -440,9 +440,9 @@ struct Sim {
     guint n_processes;
     SimModel model;
     SimPeople *people;
-    guint64 random;       /* state of the main stream of choices */
-    guint64 check_random; /* … of what the checks choose, which must change nothing */
-    guint64 *stream;      /* the one in use */
+    guint64 random;        /* state of the main stream of choices */
+    guint64 check_random;  /* … of what the checks choose, which must change nothing */
+    guint64 *stream;       /* the one in use */
     GPtrArray *activities; /* running ones; sim_run.c */
     GPtrArray *laters;
     guint intensity; /* of faults, percent */

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MAX_JOBS   64
+#define MAX_JOBS    64
 #define FEWEST_RUNS 5 /* fewer prove nothing about how much is done in general */
 
 static const struct {

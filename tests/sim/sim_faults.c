@@ -237,7 +237,8 @@ static void spoil_list(Sim *sim)
     sim->counters.lists_spoiled++;
     fake_etcd_client_close_streams(process->etcd);
     sim_put(sim, "nowhere/compacted", "x", 0);
-    sim_put(sim, "nowhere/compacted", "y", 0); /* a watch may begin at the compacted revision itself */
+    sim_put(sim, "nowhere/compacted", "y",
+            0); /* a watch may begin at the compacted revision itself */
     fake_etcd_compact(sim->server, fake_etcd_revision(sim->server));
     if (sim_chance(sim, 50)) /* a page is asked for six times before the list has failed */
         fake_etcd_client_refuse_lists(process->etcd, (guint)sim_between(sim, 3, 20));

@@ -57,7 +57,7 @@ int sim_inject(guint64 seed, guint64 every, guint jobs, gboolean tap)
         printf("%swithout any fault: %s\n", inject.batch.mark, quiet.violation);
     sim_result_clear(&quiet);
     guint64 failed = first + sim_fork_each(runs, jobs, 0, run_one, &inject);
-    gboolean enough = writes >= 200; /* else there was nothing to inject into */
+    gboolean enough = writes >= 100; /* else there was nothing to inject into */
     printf("%s%" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " injections failed\n",
            inject.batch.mark, failed, runs);
     if (!enough)

@@ -121,8 +121,7 @@ static void check_fenced(Sim *sim, const SimCommit *commit, const Fence *fence,
     if (change->before != NULL && !lh_object_known(change->before))
         sim_fail(sim, GROUP, "%s wrote over %s, which does not parse", fence->controller,
                  change->key);
-    if (!sim_compares(commit->commit, change->event->kv.key, LH_CMP_MOD, &target) ||
-        target != prev)
+    if (!sim_compares(commit->commit, change->event->kv.key, LH_CMP_MOD, &target) || target != prev)
         sim_fail(sim, GROUP, "%s wrote %s without comparing its revision", fence->controller,
                  change->key);
     if (change->kind == LH_KIND_STATUS) {

@@ -36,7 +36,8 @@ static void check_health(Sim *sim, const SimCommit *commit, const SimChange *cha
         sim_fail(sim, GROUP, "%s is forgotten before it failed", change->key);
     if (after != NULL && after->state == LH_HEALTH_FAILED && !was_failed)
         check_failed(sim, commit, change);
-    if (!sim_relied_on(commit->commit, LH_KIND_NODE, change->name, node == NULL ? 0 : node->mod_rev))
+    if (!sim_relied_on(commit->commit, LH_KIND_NODE, change->name,
+                       node == NULL ? 0 : node->mod_rev))
         sim_fail(sim, GROUP, "%s: the registration was not compared", change->key);
 }
 

@@ -41,8 +41,8 @@ static void check_alone(Sim *sim, const char *name)
     const GPtrArray *names = sim_assignments_of(sim, place.item);
     g_autofree char *snapshot = sim_snapshot_of(place.item);
     if (names != NULL && names->len > 1)
-        sim_fail(sim, GROUP, "%s is assigned twice: %s and %s", place.item,
-                 (char *)names->pdata[0], (char *)names->pdata[1]);
+        sim_fail(sim, GROUP, "%s is assigned twice: %s and %s", place.item, (char *)names->pdata[0],
+                 (char *)names->pdata[1]);
     if (snapshot != NULL && sim_pair(sim, place.host, snapshot) > 1)
         sim_fail(sim, GROUP, "two replicas of %s are on %s, one as %s", snapshot, place.host, name);
 }

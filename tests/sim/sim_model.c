@@ -205,8 +205,8 @@ static void verify(Sim *sim)
         use->items++;
         const GPtrArray *names = sim_assignments_of(sim, place.item);
         g_autofree char *snapshot = sim_snapshot_of(place.item);
-        if (names == NULL || !g_ptr_array_find_with_equal_func((GPtrArray *)names, key,
-                                                               g_str_equal, NULL))
+        if (names == NULL ||
+            !g_ptr_array_find_with_equal_func((GPtrArray *)names, key, g_str_equal, NULL))
             sim_fail(sim, GROUP, "%s is not among the assignments of its item", (char *)key);
         if (snapshot != NULL && sim_pair(sim, place.host, snapshot) == 0)
             sim_fail(sim, GROUP, "%s is not among those of its snapshot", (char *)key);
@@ -254,9 +254,9 @@ static guint64 digest_of(const SimChange *change, const LhKv *kv)
 static void note_digest(Sim *sim, const SimCommit *commit)
 {
     SimModel *model = &sim->model;
-    guint64 sum = model->digests->len == 0 ? 0
-                                           : g_array_index(model->digests, guint64,
-                                                           model->digests->len - 1);
+    guint64 sum = model->digests->len == 0
+                      ? 0
+                      : g_array_index(model->digests, guint64, model->digests->len - 1);
     if (model->digests->len == 0)
         model->digest_base = commit->commit->revision;
     for (guint i = 0; i < commit->n; i++) {

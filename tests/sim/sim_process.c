@@ -202,9 +202,9 @@ void sim_process_clear(SimProcess *process)
 static SimProcess *of_name(Sim *sim, const char *name, char end)
 {
     gboolean manager = g_str_has_prefix(name, "manager-");
-    const char *digits = manager                          ? name + strlen("manager-")
+    const char *digits = manager                           ? name + strlen("manager-")
                          : g_str_has_prefix(name, "node-") ? name + strlen("node-")
-                                                          : NULL;
+                                                           : NULL;
     char *stop;
     if (digits == NULL || !g_ascii_isdigit(*digits))
         return NULL;

@@ -159,8 +159,8 @@ int sim_shrink(const SimOptions *options, const char *bug, const char *path)
            shrink.violation, text);
     gboolean written = g_file_set_contents(path, text, -1, &error);
     if (written)
-        printf("replay: build/tests/sim/%s --replay %s --trace\n",
-               bug == NULL ? "sim" : "sim-bugs", path);
+        printf("replay: build/tests/sim/%s --replay %s --trace\n", bug == NULL ? "sim" : "sim-bugs",
+               path);
     else
         fprintf(stderr, "sim: %s\n", error->message);
     if (shrink.options.only != NULL)

@@ -420,8 +420,7 @@ static void resume_after(Fixture *f, gboolean deletion)
     LhEtcdEvent event = {.is_delete = deletion,
                          .kv = {.key = "a", .key_len = 1, .value = "", .mod_rev = 9}};
     start_open(f, 5);
-    script_reply(f->etcd,
-                 (LhWatchReply){.header.revision = 9, .events = &event, .n_events = 1});
+    script_reply(f->etcd, (LhWatchReply){.header.revision = 9, .events = &event, .n_events = 1});
     script_close(f->etcd);
     pass(f, 100);
     assert_int_equal(f->etcd->stream->start_revision, 10);
