@@ -145,8 +145,17 @@ static void check_well_formed(Sim *sim, const SimChange *change)
 
 /* ---- each area ---- */
 
+static gboolean is_of_key(gpointer text, gpointer value, gpointer key)
+{
+    (void)value;
+    return g_str_has_prefix(text, key) && ((const char *)text)[strlen(key)] == ' ';
+}
+
 static void check_leader_key(Sim *sim, const SimCommit *commit, const SimChange *change)
 {
+    if (commit->alive) /* rewritten: what was unknown is void */
+        g_hash_table_foreach_remove(commit->by->unknown, is_of_key,
+                                    (gpointer)change->event->kv.key);
     g_autofree char *end = g_strdup_printf("/%016" G_GINT64_MODIFIER "x",
                                            (guint64)change->event->kv.lease);
     if (!commit->manager || change->event->is_delete || !g_str_has_suffix(change->name, end) ||

@@ -184,6 +184,9 @@ static void check_grace(Sim *sim, const SimCommit *commit, const SimChange *chan
     SimWant want = sim_want(sim, place->item, replica, sim_wall(sim) + SIM_CLOCK_MS, NULL);
     if (came_back_smaller(sim, place->host))
         return;
+    /* Who has not noticed yet that etcd was restored counts from when the node went the first time. */
+    if (commit->by->timeline != fake_etcd_timeline(sim->server))
+        return;
     if (gone == NULL || want != SIM_WANTED || moves(commit, place, FALSE) ||
         ((const LhAssignment *)change->before)->action != LH_ACTION_LOAD)
         return;
