@@ -5,6 +5,7 @@
  * one leaves the last good copy in force. Says Valid=True or False in the Status of every desired object,
  * and Valid=False in that of a snapshot that may not be used. Never writes what a person wrote.
  */
+#include "base/planted.h"
 #include "controllers/fleet.h"
 #include "controllers/registry.h"
 
@@ -91,6 +92,13 @@ static void plan_subject(const LhFleet *fleet, const LhFleetSubject *subject,
     else if (lh_kind_is_desired(subject->kind) &&
              (accepted == NULL || accepted->revision != subject->desired->mod_rev))
         accept(fleet, subject, context, plan);
+    if (LH_BUG(LAST_GOOD_FORGOTTEN) && invalid != NULL && accepted != NULL &&
+        accepted->o.mod_rev < context->epoch) {
+        lh_plan_begin(plan);
+        lh_plan_delete(plan, LH_KIND_ACCEPTED, subject->key, accepted->o.mod_rev, "withdrawn", "%s",
+                       invalid);
+        lh_plan_end(plan);
+    }
     n = lh_fleet_valid_condition(subject->desired, invalid, &condition);
     status_name = g_strconcat(subject->key, "/admission", NULL);
     lh_plan_status(plan, lh_fleet_status(fleet, info->plural, name, "admission"), status_name,

@@ -6,6 +6,7 @@
  * failed) or what its loss left behind, keeps retries, and deletes unassigned replicas that are expired or
  * not wanted: whoever creates assignments also deletes replicas, so the two cannot race.
  */
+#include "base/planted.h"
 #include "controllers/cache_rules.h"
 #include "controllers/capacity.h"
 #include "controllers/registry.h"
@@ -176,12 +177,20 @@ static void take_failed(Round *round, const LhFleetAssignment *assignment)
 static void drop_lost(Round *round, const LhFleetAssignment *assignment, const char *rule,
                       const char *reason)
 {
+    const LhFleetReplica *replica = assignment->replica;
     g_autofree char *registration = g_strconcat(LH_POOL_CACHE "/", assignment->node->id, NULL);
 
     lh_plan_begin(round->plan);
     delete_assignment(round, assignment, rule, reason);
-    lh_plan_rely(round->plan, LH_KIND_NODE, registration, 0);
-    delete_with_last(round, assignment->replica);
+    if (!LH_BUG(LOST_NODE_UNCHECKED))
+        lh_plan_rely(round->plan, LH_KIND_NODE, registration, 0);
+    /* Wanted again meanwhile, it would have had to wait for its node. */
+    if (is_due(round, replica)) {
+        lh_plan_rely(round->plan, LH_KIND_REPLICA, replica->name,
+                     replica->object == NULL ? 0 : replica->object->mod_rev);
+        lh_cache_rely_on_fate(round->plan, round->fleet, replica);
+    }
+    delete_with_last(round, replica);
     lh_plan_end(round->plan);
 }
 
@@ -242,7 +251,7 @@ static void take_lost(Round *round, const LhFleetAssignment *assignment)
     }
     if (move_back(round, assignment))
         return;
-    if (grace > 0) {
+    if (grace > 0 && !LH_BUG(NO_FAILURE_GRACE)) {
         if (health == NULL || !lh_object_known(&health->o) || health->missing_since < 0)
             return; /* failure-detector will say since when */
         until = health->missing_since + grace;
@@ -465,7 +474,7 @@ static gboolean held_back(Round *round, const LhFleetReplica *replica)
                      retry->attempt, retry->message == NULL ? "" : retry->message, replica->name);
         return TRUE;
     }
-    if (retry->not_before > round->context->now_ms) {
+    if (retry->not_before > round->context->now_ms && !LH_BUG(RETRY_AT_ONCE)) {
         lh_plan_wake(round->plan, retry->not_before);
         lh_plan_note(round->plan, LH_KIND_REPLICA, replica->name, "wait-backoff",
                      "attempt %" G_GINT64_FORMAT " failed: %s", retry->attempt,

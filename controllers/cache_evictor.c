@@ -6,6 +6,7 @@
  * it is about to order it first reserves in its Status, so that small steps do not slip under the limit
  * and a new leader knows of them too.
  */
+#include "base/planted.h"
 #include "controllers/cache_rules.h"
 #include "controllers/registry.h"
 
@@ -149,6 +150,8 @@ static gint64 ordered_lately(const Round *round)
 
     for (guint i = 0; round->status != NULL && i < round->status->recent->n; i++) {
         const LhOrdered *row = lh_array_at(round->status->recent, i);
+        if (LH_BUG(BRAKE_FORGETS) && row->at < round->context->led_ms)
+            continue;
         if (leaves_window_at(row) > round->context->now_ms)
             sum += row->count;
     }
@@ -361,7 +364,7 @@ static void plan_braked(Round *round, const Targets *due)
 
 static void plan_free(Round *round, const Targets *due)
 {
-    gint64 lately = ordered_lately(round), open = pending(round);
+    gint64 lately = LH_BUG(BRAKE_AFTER_LIMIT) ? 0 : ordered_lately(round), open = pending(round);
 
     if (due->len == 0) {
         if (round->status != NULL && round->status->reserved != 0)
@@ -395,6 +398,8 @@ static void cache_evictor_plan(gconstpointer index, const LhPlanContext *context
         .plan = plan,
     };
 
+    if (LH_BUG(BRAKE_AFTER_LIMIT) && due->len > BRAKE_MORE_THAN)
+        g_ptr_array_set_size(due, BRAKE_MORE_THAN);
     if (next_ms != 0)
         lh_plan_wake(plan, next_ms);
     if ((brake_object != NULL && !lh_object_known(brake_object)) ||

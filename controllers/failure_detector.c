@@ -5,6 +5,7 @@
  * Every registered node gets a NodeHealth, so that its disappearance shows in what exists, not in what was
  * watched: a new leader sees it as well. Probes are not part of this file.
  */
+#include "base/planted.h"
 #include "base/units.h"
 #include "controllers/fleet.h"
 #include "controllers/registry.h"
@@ -66,7 +67,7 @@ static void plan_missing(const LhFleetPresence *presence, const LhPlanContext *c
     }
     failed_at = MAX(present->missing_since, context->led_ms) +
                 (present->lease_ttl_ms > 0 ? present->lease_ttl_ms : UNKNOWN_TTL_MS);
-    if (context->now_ms < failed_at) {
+    if (context->now_ms < failed_at && !LH_BUG(FAILED_TOO_SOON)) {
         lh_plan_wake(plan, failed_at);
         lh_plan_note(plan, LH_KIND_HEALTH, presence->key, "wait-ttl",
                      "gone is not yet stopped: failed after its lease's TTL");

@@ -4,6 +4,7 @@
  */
 #include "controllers/fleet.h"
 
+#include "base/planted.h"
 #include "controllers/fleet_internal.h"
 
 #include <string.h>
@@ -35,8 +36,12 @@ int lh_fleet_answer(const LhFleetAssignment *assignment)
 {
     const LhItem *item = (const LhItem *)assignment->item;
 
-    if (item == NULL || !lh_object_known(&item->o) || assignment->object == NULL ||
-        item->assignment != assignment->object->mod_rev)
+    if (item == NULL || !lh_object_known(&item->o) || assignment->object == NULL)
+        return -1;
+    if (LH_BUG(END_WITHOUT_ANSWER) && lh_object_known(assignment->object) &&
+        ((const LhAssignment *)assignment->object)->action == LH_ACTION_EVICT)
+        return LH_ITEM_EVICTED;
+    if (item->assignment != assignment->object->mod_rev && !LH_BUG(OLD_ANSWER_COUNTS))
         return -1;
     return item->state;
 }

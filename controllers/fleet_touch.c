@@ -3,6 +3,7 @@
  * assignment counts for. A touch takes the record out of its sets, looks at the present objects, and puts
  * it back where it belongs. Pure; no time: what depends on the clock is sorted by when it becomes due.
  */
+#include "base/planted.h"
 #include "controllers/fleet_internal.h"
 
 #include <string.h>
@@ -138,7 +139,7 @@ static LhFate fate_of(const LhFleetReplica *record)
     if (record->object != NULL && !lh_object_known(record->object))
         return unknown("replica-unknown");
     if (snapshot->object != NULL && !lh_object_known(snapshot->object))
-        return unknown("snapshot-unknown");
+        return LH_BUG(UNKNOWN_IS_ABSENT) ? gone("snapshot-gone") : unknown("snapshot-unknown");
     if (snapshot->object != NULL && ((const LhSnapshot *)snapshot->object)->live)
         return unknown("snapshot-live");
     if (service != NULL && service->accepted != NULL && !lh_object_known(service->accepted))
@@ -423,6 +424,8 @@ static void recount(LhFleet *fleet, LhFleetAssignment *assignment)
                            replica->restored;
     assignment->loading = load != NULL && lh_fleet_answer(assignment) != LH_ITEM_LIVE;
     assignment->evicting = load == NULL && lh_object_known(assignment->object);
+    if (LH_BUG(EVICTING_IS_FREE) && assignment->evicting)
+        assignment->bytes = assignment->items = 0;
     assignment->unsized = !lh_object_known(assignment->object) &&
                           lh_fleet_snapshot_object(assignment->replica->snapshot) == NULL;
     count(assignment, 1);

@@ -12,6 +12,7 @@
 #include "agent/node_record.h"
 #include "base/errors.h"
 #include "base/log.h"
+#include "base/planted.h"
 #include "etcd/lease.h"
 
 #include <string.h>
@@ -321,8 +322,10 @@ static void refresh_warm(gpointer data)
                                .result = LH_CMP_EQUAL,
                                .number = agent->lease_id};
     const LhTxnOp put = lh_txn_put(agent->registration_key, value, agent->lease_id);
-    const LhTxnRequest request = {
-        .compares = &compare, .n_compares = 1, .success = &put, .n_success = 1};
+    const LhTxnRequest request = {.compares = &compare,
+                                  .n_compares = LH_BUG(WARM_UNCOMPARED) ? 0 : 1,
+                                  .success = &put,
+                                  .n_success = 1};
     agent->refresh_call = lh_etcd_txn(agent->etcd, &request, on_refreshed, agent);
 }
 

@@ -6,6 +6,8 @@
  */
 #include "agent/orders.h"
 
+#include "base/planted.h"
+
 #define P(name)   (1u << LH_PHASE_##name)
 #define I(name)   (1u << LH_IN_##name)
 #define W(name)   (1u << LH_WANT_##name)
@@ -82,14 +84,17 @@ LhItemState lh_order_state(const LhOrder *order)
 {
     switch (order->phase) {
     case LH_PHASE_LOADING:
-        return LH_ITEM_LOADING;
+        return LH_BUG(LIVE_WHILE_LOADING) ? LH_ITEM_LIVE : LH_ITEM_LOADING;
     case LH_PHASE_READY:
     case LH_PHASE_LIVE:
         return LH_ITEM_LIVE;
     case LH_PHASE_HIDING:
     case LH_PHASE_GRACE:
     case LH_PHASE_RELEASING:
-        return LH_ITEM_EVICTING;
+        return LH_BUG(EVICTED_TOO_SOON) && order->phase == LH_PHASE_RELEASING &&
+                       order->want == LH_WANT_EVICTED
+                   ? LH_ITEM_EVICTED
+                   : LH_ITEM_EVICTING;
     case LH_PHASE_TOLD:
         return order->told;
     case LH_PHASE_NONE:

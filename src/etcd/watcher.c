@@ -6,12 +6,19 @@
  * fragment, with the first event of the next revision, or (only if trust_progress) with a progress
  * reply. A reply's header revision is never taken for it: while a watch catches up, etcd sends the
  * store's present revision with events that are far behind.
+ *
+ * A resumed watch must be one of the same history. An etcd that was restored from a backup keeps its
+ * cluster id, and its revision may have passed the cursor by the time of the resumption: so the last event
+ * that was delivered, the witness, is looked up at its own revision before anything more is delivered.
  */
 #include "etcd/watcher.h"
 
 #include "base/errors.h"
 #include "base/log.h"
+#include "base/planted.h"
 #include "etcd/arena.h"
+
+#include <string.h>
 
 #define DEFAULT_PROGRESS_MS 5000
 #define BACKOFF_FIRST_MS    100
@@ -53,6 +60,16 @@ struct LhWatcher {
     LhTimer *retry;
     LhCallId verify; /* the read that tells a lagging member from a store that went back */
 
+    char *witness; /* key of the last event that was delivered; NULL: none yet */
+    gint64 witness_rev;
+    gboolean witness_gone; /* it was a deletion */
+    gboolean listed;       /* it is of the list before; it may be of any age */
+    gboolean proving;      /* open, but nothing is delivered before the proof */
+    LhCallId proof;        /* the read of the witness at `proof_rev` */
+    gint64 proof_rev;
+    GPtrArray *behind; /* Reply: they came before the proof was complete */
+    gsize behind_bytes;
+
     /* Fragments of one revision that is not complete. */
     GArray *pending; /* of LhEtcdEvent, their bytes in the arena */
     LhArena arena;
@@ -62,7 +79,23 @@ struct LhWatcher {
     gboolean freed;
 };
 
+/* A reply that is kept. */
+typedef struct {
+    LhWatchReply reply;
+    GArray *events; /* LhEtcdEvent, their bytes in the arena */
+    LhArena arena;
+} Reply;
+
 static void open_stream(LhWatcher *watcher);
+static void read_witness(LhWatcher *watcher, gint64 revision);
+
+static void reply_free(gpointer data)
+{
+    Reply *reply = data;
+    g_array_unref(reply->events);
+    lh_arena_clear(&reply->arena);
+    g_free(reply);
+}
 
 static void set_state(LhWatcher *watcher, State state)
 {
@@ -84,6 +117,10 @@ static void close_stream(LhWatcher *watcher)
     watcher->stream = NULL;
     lh_timer_clear(watcher->env, &watcher->check);
     lh_etcd_cancel(watcher->etcd, &watcher->verify);
+    lh_etcd_cancel(watcher->etcd, &watcher->proof);
+    g_ptr_array_set_size(watcher->behind, 0);
+    watcher->behind_bytes = 0;
+    watcher->proving = FALSE;
     forget_pending(watcher);
 }
 
@@ -92,6 +129,8 @@ static void destroy(LhWatcher *watcher)
     close_stream(watcher);
     lh_timer_clear(watcher->env, &watcher->retry);
     g_array_unref(watcher->pending);
+    g_ptr_array_unref(watcher->behind);
+    g_free(watcher->witness);
     g_free(watcher->key);
     g_free(watcher->range_end);
     g_free(watcher);
@@ -174,10 +213,24 @@ static void on_check(gpointer data)
     watcher->check = lh_timer_in(watcher->env, watcher->progress_ms, on_check, watcher);
 }
 
+/* A key that holds a NUL cannot be asked for; the one before it stays the witness. */
+static void remember_witness(LhWatcher *watcher, const LhEtcdEvent *event)
+{
+    if (memchr(event->kv.key, 0, event->kv.key_len) != NULL)
+        return;
+    g_free(watcher->witness);
+    watcher->witness = g_strndup(event->kv.key, event->kv.key_len);
+    watcher->witness_rev = event->kv.mod_rev;
+    watcher->witness_gone = event->is_delete;
+    watcher->listed = FALSE;
+}
+
 /* TRUE: goes on. */
 static gboolean deliver(LhWatcher *watcher, const LhEtcdEvent *events, gsize n, gint64 revision)
 {
     watcher->cursor = revision + 1;
+    if (n > 0)
+        remember_witness(watcher, &events[n - 1]);
     enter(watcher);
     watcher->funcs.events(events, n, revision, watcher->data);
     return leave(watcher);
@@ -234,6 +287,7 @@ static void take_events(LhWatcher *watcher, const LhEtcdEvent *events, gsize n, 
         n -= same;
     }
     gsize whole = n;
+    fragment = fragment && !LH_BUG(TORN_REVISION);
     while (fragment && whole > 0 && events[whole - 1].kv.mod_rev == events[n - 1].kv.mod_rev)
         whole--;
     if (whole > 0 && !deliver(watcher, events, whole, events[whole - 1].kv.mod_rev))
@@ -253,6 +307,9 @@ static void on_verified(const LhRangeReply *reply, const GError *error, gpointer
     gboolean other = watcher->cluster_id != 0 && reply->header.cluster_id != watcher->cluster_id;
     if (other || reply->header.revision + 1 < watcher->cursor)
         stop(watcher, 0);
+    else if (watcher
+                 ->proving) /* a member that lagged, or one that has caught up in another history */
+        read_witness(watcher, watcher->witness_rev);
 }
 
 /* A watch is served from the member's own store: a revision before the cursor is either a member that
@@ -264,23 +321,112 @@ static void verify_revision(LhWatcher *watcher)
                                               on_verified, watcher);
 }
 
-static void on_created(LhWatcher *watcher, const LhWatchReply *reply)
-{
-    set_state(watcher, W_OPEN);
-    if (watcher->cursor == 0)
-        watcher->cursor = reply->header.revision + 1;
-    else if (reply->header.revision + 1 < watcher->cursor)
-        verify_revision(watcher);
-    enter(watcher);
-    watcher->funcs.opened(watcher->data);
-    leave(watcher);
-}
-
 static void on_progress(LhWatcher *watcher, gint64 revision)
 {
     if (!watcher->trust_progress || watcher->pending->len > 0 || revision < watcher->cursor)
         return;
     deliver(watcher, NULL, 0, revision);
+}
+
+/* ---- the proof that the history is the same ---- */
+
+static void take_reply(LhWatcher *watcher, const LhWatchReply *reply)
+{
+    watcher->attempt = 0;
+    if (reply->n_events > 0)
+        take_events(watcher, reply->events, reply->n_events, reply->fragment);
+    else if (reply->progress)
+        on_progress(watcher, reply->header.revision);
+}
+
+/* Until the proof is there. */
+static void keep_reply(LhWatcher *watcher, const LhWatchReply *reply)
+{
+    Reply *kept = g_new0(Reply, 1);
+    kept->reply = *reply;
+    kept->events = g_array_new(FALSE, FALSE, sizeof(LhEtcdEvent));
+    g_ptr_array_add(watcher->behind, kept);
+    for (gsize i = 0; i < reply->n_events; i++) {
+        LhEtcdEvent event = reply->events[i];
+        event.kv.key = lh_arena_copy(&kept->arena, event.kv.key, event.kv.key_len);
+        event.kv.value = lh_arena_copy(&kept->arena, event.kv.value, event.kv.value_len);
+        watcher->behind_bytes += sizeof event + event.kv.key_len + event.kv.value_len;
+        g_array_append_val(kept->events, event);
+    }
+    kept->reply.events = &g_array_index(kept->events, LhEtcdEvent, 0);
+    kept->reply.reason = NULL;
+    if (watcher->behind_bytes > MAX_JOINED_BYTES)
+        stop(watcher, watcher->cursor);
+}
+
+/* The callbacks may stop or free the watcher, and with it what is behind. */
+static void go_on(LhWatcher *watcher)
+{
+    g_autoptr(GPtrArray) behind = g_steal_pointer(&watcher->behind);
+    watcher->behind = g_ptr_array_new_with_free_func(reply_free);
+    watcher->behind_bytes = 0;
+    watcher->proving = FALSE;
+    enter(watcher);
+    watcher->funcs.opened(watcher->data);
+    for (guint i = 0; i < behind->len && !watcher->freed && watcher->state == W_OPEN; i++)
+        take_reply(watcher, &((Reply *)g_ptr_array_index(behind, i))->reply);
+    leave(watcher);
+}
+
+static void on_witness(const LhRangeReply *reply, const GError *error, gpointer data)
+{
+    LhWatcher *watcher = data;
+    watcher->proof = 0;
+    if (error != NULL && g_error_matches(error, LH_ERROR, LH_ERR_COMPACTED)) {
+        if (watcher->listed)
+            go_on(watcher); /* another list would show the same */
+        else
+            stop(watcher,
+                 watcher->witness_rev); /* it cannot be told: a list is right in any case */
+        return;
+    }
+    if (error != NULL) {
+        interrupt(watcher, error);
+        return;
+    }
+    gboolean at_end = watcher->proof_rev == watcher->witness_rev;
+    gboolean is_there = reply->n_kvs == 1;
+    gboolean same = !watcher->witness_gone
+                        ? is_there && reply->kvs[0].mod_rev == watcher->witness_rev
+                        : is_there != at_end;
+    if (!same)
+        stop(watcher, 0);
+    else if (watcher->witness_gone && at_end)
+        read_witness(watcher, watcher->witness_rev - 1); /* deleted then, and not before */
+    else
+        go_on(watcher);
+}
+
+static void read_witness(LhWatcher *watcher, gint64 revision)
+{
+    LhRangeRequest request = {
+        .key = watcher->witness, .revision = revision, .limit = 1, .keys_only = TRUE};
+    watcher->proof_rev = revision;
+    watcher->proof = watcher->etcd->v->range(watcher->etcd, &request, VERIFY_DEADLINE_MS,
+                                             on_witness, watcher);
+}
+
+static void on_created(LhWatcher *watcher, const LhWatchReply *reply)
+{
+    set_state(watcher, W_OPEN);
+    if (watcher->cursor == 0)
+        watcher->cursor = reply->header.revision + 1;
+    gboolean behind = reply->header.revision + 1 < watcher->cursor;
+    watcher->proving = watcher->witness != NULL && watcher->witness_rev < watcher->cursor;
+    if (behind)
+        verify_revision(watcher);
+    else if (watcher->proving)
+        read_witness(watcher, watcher->witness_rev);
+    if (watcher->proving)
+        return;
+    enter(watcher);
+    watcher->funcs.opened(watcher->data);
+    leave(watcher);
 }
 
 static void on_canceled(LhWatcher *watcher, const LhWatchReply *reply)
@@ -305,12 +451,10 @@ static void on_reply(const LhWatchReply *reply, gpointer data)
     } else if (reply->created) {
         if (watcher->state == W_OPENING)
             on_created(watcher, reply);
+    } else if (watcher->proving) {
+        keep_reply(watcher, reply);
     } else {
-        watcher->attempt = 0;
-        if (reply->n_events > 0)
-            take_events(watcher, reply->events, reply->n_events, reply->fragment);
-        else if (reply->progress)
-            on_progress(watcher, reply->header.revision);
+        take_reply(watcher, reply);
     }
 }
 
@@ -325,6 +469,8 @@ static void open_stream(LhWatcher *watcher)
 {
     LhWatchRequest request = {
         .key = watcher->key, .range_end = watcher->range_end, .start_revision = watcher->cursor};
+    if (LH_BUG(WATCH_SKIPS_ONE) && watcher->attempt > 0 && watcher->cursor > 0)
+        request.start_revision++;
     watcher->asked = FALSE;
     watcher->stream = watcher->etcd->v->watch(watcher->etcd, &request, on_reply, on_closed,
                                               watcher);
@@ -341,6 +487,9 @@ LhWatcher *lh_watcher_start(LhEnv *env, LhEtcd *etcd, const LhWatcherOptions *op
     watcher->range_end = g_strdup(options->range_end);
     watcher->cursor = options->start_revision;
     watcher->cluster_id = options->cluster_id;
+    watcher->witness = g_strdup(options->witness);
+    watcher->witness_rev = options->witness_rev;
+    watcher->listed = TRUE;
     watcher->progress_ms = options->progress_ms > 0 ? options->progress_ms : DEFAULT_PROGRESS_MS;
     watcher->trust_progress = options->trust_progress;
     watcher->funcs = *funcs;
@@ -348,6 +497,7 @@ LhWatcher *lh_watcher_start(LhEnv *env, LhEtcd *etcd, const LhWatcherOptions *op
     watcher->state = W_OPENING;
     watcher->last_heard_ms = lh_mono_ms(env);
     watcher->pending = g_array_new(FALSE, FALSE, sizeof(LhEtcdEvent));
+    watcher->behind = g_ptr_array_new_with_free_func(reply_free);
     open_stream(watcher);
     return watcher;
 }

@@ -3,7 +3,8 @@
  * was delivered whole, joins fragments, delivers each revision at once, and checks progress itself: with
  * nothing heard for progress_ms it asks, and with no answer for as long again it opens a new stream.
  * Loop thread. Backoff with jitter, 100 ms to 5 s. A revision before the cursor is checked with a
- * linearizable read before it is called "went back": a member that lags shows one too.
+ * linearizable read before it is called "went back": a member that lags shows one too. And a watch that
+ * resumes first reads the last event's key at its revision: in another history it is not there.
  */
 #pragma once
 
@@ -22,7 +23,7 @@ typedef struct {
     /* The stream was lost, @error says how; it is being opened again. May be NULL. */
     void (*interrupted)(const GError *error, gpointer data);
     /* The next revision was compacted (@compact_revision), the cluster id changed, or the revision went
-     * back (@compact_revision 0): the owner must list again. A revision too large to be joined (256 MiB
+     * back or belongs to another history (@compact_revision 0): the owner must list again. A revision too large to be joined (256 MiB
      * of events) counts as compacted. The watcher has stopped; free it. */
     void (*lost)(gint64 compact_revision, gpointer data);
 } LhWatcherFuncs;
@@ -32,7 +33,11 @@ typedef struct {
     const char *range_end;
     gint64 start_revision; /* 0: from now on */
     guint64 cluster_id;    /* 0: not checked */
-    gint64 progress_ms;    /* 0: 5,000 */
+    /* What a list that ended at start_revision - 1 showed: a key and its mod revision, the highest. The
+     * watch must be of that history too. NULL: not checked before the first event. */
+    const char *witness;
+    gint64 witness_rev;
+    gint64 progress_ms; /* 0: 5,000 */
     /* Progress replies move the cursor and are reported. Set it to lh_etcd_progress_trusted(version):
      * before 3.4.25/3.5.8 a progress reply can overtake events. Without it they only prove that the
      * stream lives, and nothing is said of revisions without events. */

@@ -10,6 +10,7 @@
 #include "base/errors.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/planted.h"
 #include "etcd/list.h"
 #include "etcd/watcher.h"
 #include "mirror/store.h"
@@ -43,6 +44,8 @@ struct LhMirror {
     gboolean begun;           /* the store holds pages of a first list */
     GPtrArray *listed;        /* LhObject, references; NULL while a first list is running */
     GHashTable *foreign_seen; /* set of GBytes: keys of no known kind in the running list */
+    char *newest;             /* key of the running list with the highest mod revision */
+    gint64 newest_rev;
     LhWatcher *watcher;
     LhTimer *retry, *trim;
     guint attempts;
@@ -65,6 +68,12 @@ LhMirror *lh_mirror_new(LhEnv *env, LhEtcd *etcd, const char *prefix)
     mirror->listeners = g_array_new(FALSE, FALSE, sizeof(Listener));
     lh_mirror_store_init(&mirror->store);
     return mirror;
+}
+
+static void forget_newest(LhMirror *mirror)
+{
+    g_clear_pointer(&mirror->newest, g_free);
+    mirror->newest_rev = 0;
 }
 
 static void drop_listed(LhMirror *mirror)
@@ -93,6 +102,7 @@ void lh_mirror_free(LhMirror *mirror)
     drop_listed(mirror);
     lh_mirror_store_clear(&mirror->store);
     g_array_unref(mirror->listeners);
+    forget_newest(mirror);
     g_free(mirror->prefix);
     g_free(mirror->prefix_end);
     g_free(mirror);
@@ -244,6 +254,7 @@ static void collect_pages(LhMirror *mirror)
 /* Of a first list too: what its pages left in the store may have changed. */
 static void on_list_restart(gpointer data)
 {
+    forget_newest(data);
     collect_pages(data);
 }
 
@@ -265,6 +276,22 @@ static gboolean unchanged(const LhObject *known, const LhObject *listed)
     return lh_object_same(known->kind, known, listed);
 }
 
+/* Once for a page: its newest key. */
+static void remember_newest(LhMirror *mirror, const LhKv *kvs, gsize n)
+{
+    const LhKv *newest = NULL;
+
+    for (gsize i = 0; i < n; i++)
+        if (kvs[i].mod_rev > (newest == NULL ? mirror->newest_rev : newest->mod_rev) &&
+            memchr(kvs[i].key, 0, kvs[i].key_len) == NULL)
+            newest = &kvs[i];
+    if (newest == NULL)
+        return;
+    g_free(mirror->newest);
+    mirror->newest = g_strndup(newest->key, newest->key_len);
+    mirror->newest_rev = newest->mod_rev;
+}
+
 static void apply_page(LhMirror *mirror, const LhKv *kvs, gsize n)
 {
     begin_telling(mirror);
@@ -279,6 +306,7 @@ static void on_list_page(const LhKv *kvs, gsize n, gpointer data)
 {
     LhMirror *mirror = data;
 
+    remember_newest(mirror, kvs, n);
     if (mirror->listed == NULL) {
         apply_page(mirror, kvs, n);
         return;
@@ -353,6 +381,8 @@ static void start_watch(LhMirror *mirror)
         .start_revision = mirror->revision + 1,
         .cluster_id = mirror->cluster_id,
         .trust_progress = mirror->trust_progress,
+        .witness = mirror->newest,
+        .witness_rev = mirror->newest_rev,
     };
 
     mirror->watcher = lh_watcher_start(mirror->env, mirror->etcd, &options, &watcher_funcs, mirror);
@@ -386,7 +416,8 @@ static void apply_list(LhMirror *mirror)
         if (lh_mirror_store_get(&mirror->store, object->kind, object->name) != object)
             put_object(mirror, lh_object_ref(object));
     }
-    remove_absent(mirror);
+    if (!LH_BUG(LOST_DELETION))
+        remove_absent(mirror);
     g_hash_table_unref(mirror->store.foreign);
     mirror->store.foreign = g_steal_pointer(&mirror->foreign_seen);
 }
@@ -410,7 +441,13 @@ static void on_list_done(const LhEtcdHeader *header, const GError *error, gpoint
 {
     LhMirror *mirror = data;
 
+    LhEtcdHeader empty = {.revision = mirror->revision, .cluster_id = mirror->cluster_id};
+
     mirror->list = NULL;
+    if (LH_BUG(LIST_ERROR_EMPTY) && error != NULL && mirror->revision != 0) {
+        header = &empty;
+        error = NULL;
+    }
     if (error != NULL) {
         gint64 wait = lh_backoff_ms(mirror->env, mirror->attempts++, RELIST_FIRST_MS,
                                     RELIST_CAP_MS);
@@ -453,6 +490,7 @@ static void start_list(LhMirror *mirror)
     if (mirror->begun)
         collect_pages(mirror);
     mirror->begun = TRUE;
+    forget_newest(mirror);
     mirror->list = lh_list_start(mirror->env, mirror->etcd, mirror->prefix, 0, 0, &list_funcs,
                                  mirror);
 }

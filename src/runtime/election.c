@@ -5,6 +5,7 @@
  */
 #include "base/errors.h"
 #include "base/log.h"
+#include "base/planted.h"
 #include "runtime/internal.h"
 
 #define RETRY_FIRST_MS 50
@@ -53,6 +54,8 @@ void lh_election_fence(const Runner *runner, LhCompare *out)
 {
     out[0] = lh_compare_create(runner->leader_key, runner->key_create);
     out[1] = lh_compare_mod(runner->leader_key, runner->key_mod);
+    if (LH_BUG(FENCE_CREATE_ONLY))
+        out[1] = out[0];
 }
 
 gboolean lh_election_still_ours(Runner *runner, const LhRangeReply *leader)
@@ -203,6 +206,19 @@ static void key_is_gone(Runner *runner)
     }
 }
 
+/* Only ever called by a planted bug. */
+static void lead_early(Runner *runner, Oldest *oldest)
+{
+    LhRuntime *runtime = runner->runtime;
+
+    lh_mirror_foreach(runtime->mirror, LH_KIND_LEADER, find_oldest, oldest);
+    if (oldest->oldest != 0 || runner->leads || runtime->stopping ||
+        !lh_lease_alive(runtime->lease))
+        return;
+    lead(runner);
+    lh_runner_schedule(runner);
+}
+
 void lh_election_update(Runner *runner)
 {
     LhRuntime *runtime = runner->runtime;
@@ -218,8 +234,11 @@ void lh_election_update(Runner *runner)
     mine = lh_mirror_get(runtime->mirror, LH_KIND_LEADER, name);
     if (mine == NULL) {
         /* Written, but the mirror is not there yet. */
-        if (runner->key_create > revision)
+        if (runner->key_create > revision) {
+            if (LH_BUG(EARLY_FIRST_PLAN))
+                lead_early(runner, &oldest);
             return;
+        }
         key_is_gone(runner);
         return;
     }

@@ -5,6 +5,7 @@
  */
 #include "base/errors.h"
 #include "base/log.h"
+#include "base/planted.h"
 #include "runtime/internal.h"
 
 #include <string.h>
@@ -118,6 +119,11 @@ gboolean lh_execution_in_flight(const LhExecution *execution)
     return execution != NULL && execution->txns->len > 0;
 }
 
+gboolean lh_execution_in_doubt(const LhExecution *execution)
+{
+    return execution != NULL && (execution->txns->len > 0 || execution->result.unknown > 0);
+}
+
 /* ---- packing ---- */
 
 static const char *whole_key(Batch *batch, const char *key)
@@ -137,7 +143,7 @@ typedef struct {
 
 static guint n_compares(const LhGroup *group)
 {
-    return group->n_ops + group->n_reliances;
+    return group->n_ops + (LH_BUG(RELIANCES_DROPPED) ? 0 : group->n_reliances);
 }
 
 static Compare compare_at(const LhPlan *plan, const LhGroup *group, guint i)
@@ -481,6 +487,10 @@ static void send_batch(LhExecution *execution)
     };
     txn->execution = execution;
     txn->groups = g_steal_pointer(&batch->groups);
+    if (LH_BUG(UNFENCED_WRITE)) {
+        request.compares += FENCE_COMPARES;
+        request.n_compares -= FENCE_COMPARES;
+    }
     txn->sent_ms = lh_mono_ms(runner->runtime->env);
     g_ptr_array_add(execution->txns, txn);
     txn->call = lh_etcd_txn(runner->runtime->etcd, &request, on_txn, txn);

@@ -150,6 +150,8 @@ LhExecution *lh_execution_new(Runner *runner, LhPlan *plan);
 void lh_execution_start(LhExecution *execution);
 void lh_execution_free(LhExecution *execution); /* cancels; accepts NULL */
 gboolean lh_execution_in_flight(const LhExecution *execution);
+/* Something of it may still be committed: in flight, or its outcome is unknown and not yet reported. */
+gboolean lh_execution_in_doubt(const LhExecution *execution);
 
 /* events.c */
 LhEventRecorder *lh_recorder_new(LhRuntime *runtime);

@@ -9,6 +9,7 @@
  */
 #include "base/errors.h"
 #include "base/log.h"
+#include "base/planted.h"
 #include "runtime/internal.h"
 
 #include <string.h>
@@ -311,6 +312,11 @@ void lh_runner_executed(Runner *runner, const LhRoundResult *result)
     runner->again = runner->again || result->unsent;
     if (result->unknown > 0) {
         count_round(runner, "unknown_outcome");
+        if (LH_BUG(OUTCOME_NOT_VOIDED)) {
+            runner->again = TRUE;
+            catch_up(runner, 0);
+            return;
+        }
         lh_election_void(runner);
         return;
     }
@@ -329,7 +335,7 @@ void lh_runner_executed(Runner *runner, const LhRoundResult *result)
 
 void lh_runner_reset_round(Runner *runner)
 {
-    if (lh_execution_in_flight(runner->execution) || runner->state == LH_ROUND_VOIDING)
+    if (lh_execution_in_doubt(runner->execution) || runner->state == LH_ROUND_VOIDING)
         runner->tainted = TRUE;
     g_clear_pointer(&runner->execution, lh_execution_free);
     lh_etcd_cancel(runner->runtime->etcd, &runner->void_call);

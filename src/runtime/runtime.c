@@ -6,6 +6,7 @@
 
 #include "base/errors.h"
 #include "base/log.h"
+#include "base/planted.h"
 #include "runtime/internal.h"
 
 #include <string.h>
@@ -60,8 +61,10 @@ static void on_regressed(gint64 from_revision, gint64 to_revision, gpointer data
 
     (void)from_revision;
     (void)to_revision;
-    for (guint i = 0; i < runtime->n_runners; i++)
+    for (guint i = 0; i < runtime->n_runners; i++) {
         lh_election_regressed(&runtime->runners[i]);
+        runtime->runners[i].regressed = !LH_BUG(REGRESSION_IGNORED);
+    }
 }
 
 static const LhMirrorFuncs mirror_funcs = {

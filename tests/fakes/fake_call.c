@@ -72,6 +72,7 @@ FakeCall *fake_call_new(FakeClient *client, FakeCallKind kind, gpointer data)
     call->client = client;
     call->client_name = g_ref_string_acquire(client->name);
     call->id = client->next_id++;
+    call->sent_ms = lh_mono_ms(client->server->env);
     call->request.kind = kind;
     call->request.memory = g_ptr_array_new_with_free_func(g_free);
     call->data = data;
@@ -149,6 +150,13 @@ void fake_call_abandon(FakeCall *call)
     }
 }
 
+static void tell_unknown(const FakeCall *call, const GError *error)
+{
+    const FakeEtcd *server = call->server;
+    if (server->on_unknown != NULL && g_error_matches(error, LH_ERROR, LH_ERR_UNKNOWN_OUTCOME))
+        server->on_unknown(call->client_name, &call->request.txn, server->on_unknown_data);
+}
+
 /* Takes @reply; calls back. The call's own reference is given up. */
 static void answer(FakeCall *call, const FakeReply *reply)
 {
@@ -161,6 +169,7 @@ static void answer(FakeCall *call, const FakeReply *reply)
         call->func.range(error == NULL ? &reply->range : NULL, error, call->data);
         break;
     case FAKE_CALL_TXN:
+        tell_unknown(call, error);
         call->func.txn(error == NULL ? &reply->txn : NULL, error, call->data);
         break;
     case FAKE_CALL_GRANT:
@@ -311,7 +320,7 @@ static void apply(FakeCall *call, FakeReply *reply)
         do_range(server, &request->range, reply);
         break;
     case FAKE_CALL_TXN:
-        fake_do_txn(server, &request->txn, call->client_name, late, reply);
+        fake_do_txn(server, call, late, reply);
         break;
     case FAKE_CALL_GRANT:
         do_grant(server, request->ttl_s, reply);
@@ -390,6 +399,6 @@ void fake_call_arrived(FakeCall *call)
             fake_call_lose(call, fake_delay(server)); /* else it hears of it at its deadline */
         }
     } else {
-        tell_in(call, reply, fake_delay(server));
+        tell_in(call, reply, fake_call_delay(call->client));
     }
 }

@@ -47,6 +47,14 @@ static FakeFault choose_fault(FakeClient *client)
     return FAKE_FAULT_NONE;
 }
 
+static gboolean refuses_list(FakeClient *client, const FakeRequest *request)
+{
+    gboolean refused = request->kind == FAKE_CALL_RANGE && request->range.range_end != NULL &&
+                       client->refused_lists > 0;
+    client->refused_lists -= refused;
+    return refused;
+}
+
 /* What became of the call is unknown: it is told at once or finds out at its deadline. */
 static gint64 telling_delay(FakeCall *call, gint64 deadline_ms)
 {
@@ -58,16 +66,21 @@ static LhCallId start(FakeCall *call, gint64 deadline_ms)
     FakeClient *client = call->client;
     FakeEtcd *server = call->server;
     gint64 deadline = MAX(deadline_ms, 1);
+    FakeFault given = server->on_write != NULL && fake_request_puts(&call->request)
+                          ? server->on_write(client->name, server->on_write_data)
+                          : FAKE_FAULT_NONE;
     if (fake_client_refuses(client)) {
         fake_call_refuse(call, LH_ERR_UNAVAILABLE, "connection refused");
         return call->id;
     }
     fake_call_set_deadline(call, deadline);
-    call->fault = choose_fault(client);
+    call->fault = given != FAKE_FAULT_NONE               ? given
+                  : refuses_list(client, &call->request) ? FAKE_FAULT_REFUSED
+                                                         : choose_fault(client);
     switch (call->fault) {
     case FAKE_FAULT_NONE:
     case FAKE_FAULT_REPLY_LOST:
-        fake_call_send(call, fake_delay(server));
+        fake_call_send(call, fake_call_delay(client));
         break;
     case FAKE_FAULT_REFUSED:
         server->stats.refused++;
@@ -353,9 +366,21 @@ void fake_etcd_client_fault_next(LhEtcd *etcd, FakeFault fault, guint n)
     client->next_faults = n;
 }
 
+void fake_etcd_client_refuse_lists(LhEtcd *etcd, guint n)
+{
+    client_of(etcd)->refused_lists = n;
+}
+
 void fake_etcd_client_fault_rates(LhEtcd *etcd, const FakeFaultRates *rates)
 {
     client_of(etcd)->rates = rates != NULL ? *rates : (FakeFaultRates){0};
+}
+
+void fake_etcd_client_slow(LhEtcd *etcd, gint64 calls_ms, gint64 streams_ms)
+{
+    FakeClient *client = client_of(etcd);
+    client->slow_calls_ms = calls_ms;
+    client->slow_streams_ms = streams_ms;
 }
 
 void fake_etcd_client_cut(LhEtcd *etcd, FakeCut cut)

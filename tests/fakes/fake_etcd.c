@@ -28,6 +28,23 @@ gint64 fake_delay(FakeEtcd *server)
     return options->delay_min_ms + (gint64)fake_below(server, (guint64)MAX(span, 1));
 }
 
+static gint64 longer(const FakeClient *client, gint64 by_ms)
+{
+    FakeEtcd *server = client->server;
+    gint64 delay = fake_delay(server);
+    return by_ms == 0 ? delay : delay + (gint64)fake_below(server, (guint64)by_ms);
+}
+
+gint64 fake_call_delay(const FakeClient *client)
+{
+    return longer(client, client->slow_calls_ms);
+}
+
+gint64 fake_stream_delay(const FakeClient *client)
+{
+    return longer(client, client->slow_streams_ms);
+}
+
 FakeEtcd *fake_etcd_new(LhEnv *env, const FakeEtcdOptions *options)
 {
     FakeEtcd *server = g_new0(FakeEtcd, 1);
@@ -315,6 +332,18 @@ void fake_etcd_on_commit(FakeEtcd *server, FakeCommitFunc func, gpointer data)
 {
     server->on_commit = func;
     server->on_commit_data = data;
+}
+
+void fake_etcd_on_write(FakeEtcd *server, FakeWriteFunc func, gpointer data)
+{
+    server->on_write = func;
+    server->on_write_data = data;
+}
+
+void fake_etcd_on_unknown(FakeEtcd *server, FakeUnknownFunc func, gpointer data)
+{
+    server->on_unknown = func;
+    server->on_unknown_data = data;
 }
 
 const FakeEtcdStats *fake_etcd_stats(const FakeEtcd *server)

@@ -52,11 +52,18 @@ typedef enum {
 /* The next @n unary calls of this client. */
 void fake_etcd_client_fault_next(LhEtcd *client, FakeFault fault, guint n);
 
+/* The next @n reads of ranges of this client are refused; what else it asks for is not. */
+void fake_etcd_client_refuse_lists(LhEtcd *client, guint n);
+
 /* Chances in 10,000 calls (stream_closed: in 10,000 watch replies). */
 typedef struct {
     guint refused, overloaded, request_lost, reply_lost, late_commit, stream_closed;
 } FakeFaultRates;
 void fake_etcd_client_fault_rates(LhEtcd *client, const FakeFaultRates *rates); /* NULL: none */
+
+/* A slow connection: each way of a call takes up to @calls_ms longer, each reply of a watch up to
+ * @streams_ms. What was sent later on another way may arrive earlier; a stream keeps its order. */
+void fake_etcd_client_slow(LhEtcd *client, gint64 calls_ms, gint64 streams_ms); /* 0: no longer */
 
 /* Packets vanish. Requests fail by their deadline. After 10 to 15 s the client notices (HTTP/2
  * pings): streams close, calls in flight fail, new ones are refused. Healed before that, streams
@@ -132,6 +139,7 @@ typedef struct {
     FakeCause cause;
     gint64 time_ms;     /* mono_ms of the server's env */
     const char *client; /* who asked; "" for an expiry, "operator" for an operator */
+    gint64 sent_ms;     /* TXN: … when its client sent it */
     gboolean late;      /* the client had been told UNKNOWN_OUTCOME (or was dead) by then */
     gint64 lease;       /* REVOKE and EXPIRY */
     /* TXN: what it compared, and which branch was taken. */
@@ -154,6 +162,15 @@ void fake_etcd_history_trim(FakeEtcd *server, gsize keep);
 /* Called inside each commit, right after it. It must not change the server. */
 typedef void (*FakeCommitFunc)(const FakeCommit *commit, gpointer data);
 void fake_etcd_on_commit(FakeEtcd *server, FakeCommitFunc func, gpointer data);
+
+/* Called for each write that a client sends (transactions that write, grants, revocations), before
+ * anything becomes of it. What it returns happens to the write; NONE: what would happen anyway. */
+typedef FakeFault (*FakeWriteFunc)(const char *client, gpointer data);
+void fake_etcd_on_write(FakeEtcd *server, FakeWriteFunc func, gpointer data);
+
+/* Called when a client is told that the outcome of its transaction is unknown. */
+typedef void (*FakeUnknownFunc)(const char *client, const LhTxnRequest *txn, gpointer data);
+void fake_etcd_on_unknown(FakeEtcd *server, FakeUnknownFunc func, gpointer data);
 
 /* What the server has been through; "a run that did too little work fails". */
 typedef struct {

@@ -66,6 +66,10 @@ struct FakeEtcd {
     FakeCommitFull *open; /* the commit being made */
     FakeCommitFunc on_commit;
     gpointer on_commit_data;
+    FakeWriteFunc on_write;
+    gpointer on_write_data;
+    FakeUnknownFunc on_unknown;
+    gpointer on_unknown_data;
 
     /* leases */
     GHashTable *leases; /* gint64* -> FakeLease */
@@ -147,10 +151,10 @@ FakeCommitFull *fake_store_commit_at(FakeEtcd *server, gint64 revision);
 LhEtcdHeader fake_header(const FakeEtcd *server);
 void fake_do_range(FakeEtcd *server, const LhRangeRequest *request, LhRangeReply *out,
                    FakeReply *memory);
-void fake_do_txn(FakeEtcd *server, const LhTxnRequest *request, const char *client, gboolean late,
-                 FakeReply *reply);
+void fake_do_txn(FakeEtcd *server, const FakeCall *call, gboolean late, FakeReply *reply);
 gsize fake_request_size(const FakeRequest *request);
 gboolean fake_request_writes(const FakeRequest *request); /* whether its outcome matters */
+gboolean fake_request_puts(const FakeRequest *request);   /* it may change something */
 
 /* ---- leases (fake_leases.c) ---- */
 
@@ -203,6 +207,7 @@ struct FakeCall {
     gpointer data;
     FakeFault fault;
     gint64 deadline_at_ms; /* mono_ms of the client's env */
+    gint64 sent_ms;        /* … of the server's */
     gboolean told;         /* a reply or an error is on its way to the caller's callback */
     LhTimer *deadline_timer, *deliver_timer; /* on the client's env */
     LhTimer *arrive_timer;                   /* on the server's env */
@@ -223,11 +228,14 @@ struct FakeClient {
     gboolean dead; /* the connection is known to be lost; calls are refused */
     LhTimer *dead_timer, *reconnect_timer;
     FakeFault next_fault;
-    guint next_faults;
+    guint next_faults, refused_lists;
     FakeFaultRates rates;
+    gint64 slow_calls_ms, slow_streams_ms;
 };
 
 gint64 fake_delay(FakeEtcd *server);
+gint64 fake_call_delay(const FakeClient *client); /* one way */
+gint64 fake_stream_delay(const FakeClient *client);
 guint64 fake_below(FakeEtcd *server, guint64 n);
 gboolean fake_chance(FakeEtcd *server, guint of_10000);
 

@@ -193,7 +193,7 @@ void fake_stream_push(LhEtcdStream *stream, FakeMessage *message)
         message_free(message);
         fake_stream_abort(stream, "stream closed");
     } else {
-        append(stream, message, fake_delay(client->server));
+        append(stream, message, fake_stream_delay(client));
     }
 }
 

@@ -230,6 +230,15 @@ gboolean fake_request_writes(const FakeRequest *request)
     return FALSE;
 }
 
+gboolean fake_request_puts(const FakeRequest *request)
+{
+    const LhTxnRequest *txn = &request->txn;
+    if (request->kind != FAKE_CALL_TXN) {
+        return fake_request_writes(request);
+    }
+    return txn_has(txn, LH_TXN_PUT) || txn_has(txn, LH_TXN_DELETE);
+}
+
 static gsize text_size(const char *text)
 {
     return text != NULL ? strlen(text) + 4 : 0;
@@ -319,9 +328,9 @@ static gboolean leases_exist(FakeEtcd *server, const LhTxnOp *ops, gsize n)
     return TRUE;
 }
 
-void fake_do_txn(FakeEtcd *server, const LhTxnRequest *txn, const char *client, gboolean late,
-                 FakeReply *reply)
+void fake_do_txn(FakeEtcd *server, const FakeCall *call, gboolean late, FakeReply *reply)
 {
+    const LhTxnRequest *txn = &call->request.txn;
     const char *wrong = check_txn(txn);
     gboolean full = server->nospace && txn_has(txn, LH_TXN_PUT);
     gboolean succeeded = TRUE;
@@ -344,7 +353,7 @@ void fake_do_txn(FakeEtcd *server, const LhTxnRequest *txn, const char *client, 
     }
     LhTxnOpReply *outs = g_new0(LhTxnOpReply, n + 1);
     g_ptr_array_add(reply->memory, outs);
-    fake_store_begin(server, FAKE_BY_TXN, client);
+    fake_store_begin(server, FAKE_BY_TXN, call->client_name);
     for (gsize i = 0; i < n; i++) {
         do_op(server, &ops[i], &outs[i], reply);
     }
@@ -352,6 +361,7 @@ void fake_do_txn(FakeEtcd *server, const LhTxnRequest *txn, const char *client, 
         keep_compares(server->open, txn);
         server->open->pub.succeeded = succeeded;
         server->open->pub.late = late;
+        server->open->pub.sent_ms = call->sent_ms;
     }
     fake_store_end(server);
     server->stats.txns++;

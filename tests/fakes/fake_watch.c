@@ -118,7 +118,9 @@ static void on_round(gpointer data)
         next_round(watch);
         return;
     }
-    if (watch->next_rev < server->compacted) {
+    /* What a restored backup held at its own revision is not known as events any more. */
+    gboolean unknown = watch->next_rev <= server->compacted && watch->next_rev < server->log_first;
+    if (watch->next_rev < server->compacted || unknown) {
         cancel_compacted(watch);
         return;
     }

@@ -4,6 +4,10 @@
  *
  *   sim_run() = build the world → chaos (sim_people.c, sim_faults.c) → calm → settle (sim_settle.c)
  *
+ * What people and faults do comes in *occurrences* ("cut/3": the fourth cut). When each happens and
+ * what it chooses depends on the seed, its name and its number alone, so that one can be left out
+ * without moving the others: that is how sim_shrink.c makes a failing run short.
+ *
  * Every commit of the fake passes through sim_check.c: what it changes is typed, shown to each group
  * of invariants (sim_invariants_*.c, one row each in sim_check.c), and added to the model, which is
  * the simulation's own view of etcd. The first violation ends the run.
@@ -30,67 +34,116 @@
 typedef struct Sim Sim;
 typedef struct SimWork SimWork;
 
+/* What can be switched off in a run, besides single occurrences. */
+#define SIM_PARTS(X)                    \
+    X(FAULTS, "faults")                 \
+    X(CALL_FAULTS, "call-faults")       \
+    X(COMMIT_CRASHES, "commit-crashes") \
+    X(SERVER_MODES, "server-modes")     \
+    X(WORK_FAULTS, "work-faults")       \
+    X(CLOCKS, "clocks")
+
+typedef enum {
+#define X(name, text) SIM_PART_##name,
+    SIM_PARTS(X)
+#undef X
+        SIM_N_PARTS,
+} SimPart;
+
+/* What happens to one write. */
+#define SIM_INJECTIONS(X)           \
+    X(NONE, "none")                 \
+    X(CRASH_BEFORE, "crash-before") \
+    X(CRASH_AFTER, "crash-after")   \
+    X(REPLY_LOST, "reply-lost")     \
+    X(REPLY_LATE, "reply-late")
+
+typedef enum {
+#define X(name, text) SIM_INJECT_##name,
+    SIM_INJECTIONS(X)
+#undef X
+        SIM_N_INJECTIONS,
+} SimInjection;
+
 typedef struct {
     guint64 seed;
     guint managers, agents;
+    guint snapshots; /* 0: people begin with none and go up to 70; else begin with so many */
     gint64 chaos_ms;
-    gboolean trace; /* print everything as it happens */
+    guint off;        /* bits (1 << SimPart) */
+    GHashTable *only; /* set of the occurrences that happen; NULL: all. Borrowed */
+    SimInjection inject;
+    guint64 inject_write; /* which, in the order of all writes; from 1 */
+    gboolean trace;       /* print everything as it happens */
+    gboolean record;      /* fill SimResult.happened */
 } SimOptions;
 
-/* What a run has been through: a run that did too little proves nothing. */
-#define SIM_COUNTERS(X)                               \
-    X(crashes, "crashes")                             \
-    X(crashes_at_commit, "crashes at a commit")       \
-    X(graceful_stops, "graceful stops")               \
-    X(pauses, "pauses")                               \
-    X(pauses_beyond_lease, "pauses beyond the lease") \
-    X(cuts, "network cuts")                           \
-    X(resets, "connections reset")                    \
-    X(streams_closed, "watch streams cut")            \
-    X(compactions, "compactions")                     \
-    X(lists_spoiled, "lists spoiled")                 \
-    X(elections, "etcd leader changes")               \
-    X(freezes, "etcd frozen")                         \
-    X(etcd_restarts, "etcd restarts")                 \
-    X(nospace, "etcd out of space")                   \
-    X(clock_jumps, "clock jumps")                     \
-    X(revocations, "leases revoked by hand")          \
-    X(unregistered, "nodes unregistered by hand")     \
-    X(leader_moves, "leaders moved")                  \
-    X(expiries, "lease expiries")                     \
-    X(requests_lost, "requests lost")                 \
-    X(replies_lost, "replies lost")                   \
-    X(late_commits, "late commits")                   \
-    X(bad_values, "bad values")                       \
-    X(mended, "bad values mended")                    \
-    X(invalid_edits, "invalid edits")                 \
-    X(edits, "edits of services")                     \
-    X(services_deleted, "services deleted")           \
-    X(published, "snapshots published")               \
-    X(retired, "snapshots retired")                   \
-    X(cordons, "cordons")                             \
-    X(confirmations, "brakes confirmed")              \
-    X(brakes, "brakes")                               \
-    X(commits, "commits")                             \
-    X(fenced_commits, "commits under a fence")        \
-    X(epochs, "epochs that wrote")                    \
-    X(replicas, "replicas created")                   \
-    X(loads, "loads ordered")                         \
-    X(live, "items made live")                        \
-    X(load_failures, "loads failed")                  \
-    X(moved_back, "items back on a returned node")    \
-    X(evictions, "evictions ordered")                 \
-    X(evicted, "assignments ended by an answer")      \
-    X(lost, "assignments ended by a lost node")       \
-    X(registrations, "registrations")                 \
-    X(mirror_checks, "mirrors compared")              \
-    X(fold_checks, "indexes folded anew")             \
-    X(settled_live, "items live in the end")          \
-    X(steps, "steps")                                 \
-    X(simulated_s, "simulated seconds")
+#define SIM_AGENTS   5
+#define SIM_MANAGERS 3
+#define SIM_CHAOS_MS (8 * 60 * 1000)
+
+/* X(field, text, at least so many in 100 runs of the normal size): a run that did too little proves
+ * nothing. */
+#define SIM_COUNTERS(X)                                    \
+    X(crashes, "crashes", 550)                             \
+    X(crashes_at_commit, "crashes at a commit", 80)        \
+    X(graceful_stops, "graceful stops", 150)               \
+    X(pauses, "pauses", 480)                               \
+    X(pauses_beyond_lease, "pauses beyond the lease", 230) \
+    X(long_pauses, "pauses of minutes", 9)                 \
+    X(cuts, "network cuts", 480)                           \
+    X(resets, "connections reset", 270)                    \
+    X(streams_closed, "watch streams cut", 450)            \
+    X(slow_networks, "slow connections", 260)              \
+    X(compactions, "compactions", 680)                     \
+    X(lists_spoiled, "lists spoiled", 210)                 \
+    X(elections, "etcd leader changes", 210)               \
+    X(freezes, "etcd frozen", 47)                          \
+    X(etcd_restarts, "etcd restarts", 35)                  \
+    X(backups, "backups of etcd", 220)                     \
+    X(restores, "etcd restored from a backup", 12)         \
+    X(nospace, "etcd out of space", 34)                    \
+    X(clock_jumps, "clock jumps", 350)                     \
+    X(revocations, "leases revoked by hand", 110)          \
+    X(unregistered, "nodes unregistered by hand", 34)      \
+    X(leader_moves, "leaders moved", 41)                   \
+    X(expiries, "lease expiries", 1300)                    \
+    X(requests_lost, "requests lost", 800)                 \
+    X(replies_lost, "replies lost", 890)                   \
+    X(late_commits, "late commits", 730)                   \
+    X(slow_disks, "slow disks", 190)                       \
+    X(full_disks, "full disks", 42)                        \
+    X(bad_values, "bad values", 890)                       \
+    X(mended, "bad values mended", 770)                    \
+    X(invalid_edits, "invalid edits", 170)                 \
+    X(edits, "edits of services", 820)                     \
+    X(settings_edits, "edits of settings", 140)            \
+    X(services_deleted, "services deleted", 52)            \
+    X(published, "snapshots published", 1600)              \
+    X(retired, "snapshots retired", 130)                   \
+    X(cordons, "cordons", 88)                              \
+    X(confirmations, "brakes confirmed", 130)              \
+    X(brakes, "brakes", 190)                               \
+    X(commits, "commits", 43000)                           \
+    X(fenced_commits, "commits under a fence", 12000)      \
+    X(epochs, "epochs that wrote", 1100)                   \
+    X(replicas, "replicas created", 4000)                  \
+    X(loads, "loads ordered", 6100)                        \
+    X(live, "items made live", 5000)                       \
+    X(load_failures, "loads failed", 510)                  \
+    X(moved_back, "items back on a returned node", 2600)   \
+    X(evictions, "evictions ordered", 790)                 \
+    X(evicted, "assignments ended by an answer", 1200)     \
+    X(lost, "assignments ended by a lost node", 3800)      \
+    X(registrations, "registrations", 1000)                \
+    X(mirror_checks, "mirrors compared", 95000)            \
+    X(fold_checks, "indexes folded anew", 610)             \
+    X(settled_live, "items live in the end", 680)          \
+    X(steps, "steps", 730000)                              \
+    X(simulated_s, "simulated seconds", 13000)
 
 typedef struct {
-#define X(name, text) guint64 name;
+#define X(name, text, least) guint64 name;
     SIM_COUNTERS(X)
 #undef X
 } SimCounters;
@@ -101,9 +154,62 @@ typedef struct {
     char *tail;      /* the last lines of the trace; g_free */
     guint64 hash;    /* of everything that was traced */
     SimCounters counters;
+    gint64 ended_ms;     /* world time of the failure, or of the end */
+    GPtrArray *happened; /* char*: the occurrences, in order; with SimOptions.record */
+    guint64 writes;      /* by managers and agents */
+    guint64 by_process[SIM_MAX_PROCESSES];
 } SimResult;
 
 void sim_run(const SimOptions *options, SimResult *out);
+void sim_result_clear(SimResult *result);
+
+/* ---- scenarios: options on paper (sim_scenario.c) ---- */
+
+SimOptions sim_options_normal(guint64 seed);
+/* Lines "seed 17", "off clocks", "happens cut/3" …; each with its reason on the line above it. */
+char *sim_scenario_print(const SimOptions *options, const char *bug);
+/* @bug: g_free; NULL: none. options->only is the caller's to unref. */
+gboolean sim_scenario_load(const char *path, SimOptions *options, char **bug, GError **error);
+/* One line of a scenario; FALSE: not understood. */
+gboolean sim_scenario_set(SimOptions *options, char **bug, const char *word, const char *value);
+/* The command line that runs @options; only for those that need no scenario file. */
+char *sim_command(const SimOptions *options, const char *bug);
+
+/* ---- many runs ---- */
+
+/* sim_batch.c */
+typedef struct {
+    guint64 first, last;
+    guint jobs;
+    gint64 until_us;    /* monotonic; no run begins after it. 0: none */
+    const char *mark;   /* begins each line */
+    const char *bug;    /* NULL: none */
+    SimOptions options; /* the seed is filled in */
+} SimBatch;
+
+typedef struct {
+    SimCounters sum;
+    guint64 runs, failed, first_failed;
+} SimBatchResult;
+
+void sim_batch_run(const SimBatch *batch, SimBatchResult *out);
+/* Runs one and prints what is to be said about its failure. */
+gboolean sim_batch_one(const SimBatch *batch, guint64 seed, SimCounters *sum, guint64 *hash);
+void sim_counters_print(const SimCounters *counters, const char *mark);
+/* What @runs runs of the normal size must at least have been through; NULL: they have. g_free. */
+char *sim_counters_lack(const SimCounters *counters, guint64 runs);
+
+/* sim_shrink.c: prints the shortest scenario that it finds, and writes it to @path. */
+int sim_shrink(const SimOptions *options, const char *bug, const char *path);
+/* sim_inject.c: each @every-th write of a quiet run, with each SimInjection. */
+int sim_inject(guint64 seed, guint64 every, guint jobs, gboolean tap);
+/* sim_bugs.c: only in sim-bugs; else @name is never found. */
+gboolean sim_bug_choose(const char *name);
+int sim_bugs_run(const char *only, gboolean tap);
+/* A child process that runs @func(@n) for each n below @count that is its, @jobs of them at a time.
+ * Returns how many returned FALSE or died; those that died are named. */
+guint64 sim_fork_each(guint64 count, guint jobs, gint64 until_us,
+                      gboolean (*func)(guint64 n, gpointer data), gpointer data);
 
 /* ---- processes (sim_process.c) ---- */
 
@@ -118,6 +224,10 @@ typedef struct SimProcess {
     SimState state;
     gint64 wall_offset_ms;  /* of the machine's clock */
     gint64 clock_jumped_ms; /* world time, when it last jumped */
+    guint64 writes;
+    gboolean doomed;     /* it crashes at once: nothing that it still sends arrives */
+    GHashTable *unknown; /* "leader key mod revision" under which the outcome of a decision's
+                            transaction is unknown → gint64, world time since when it knows */
     LhEnv *env;
     LhEtcd *etcd;
     /* managers */
@@ -126,11 +236,16 @@ typedef struct SimProcess {
     LhRuntime *runtime;
     gint64 mirror_rev;
     guint64 applied;
-    guint mirrored; /* objects in the mirror at mirror_rev */
+    guint mirrored;     /* objects in the mirror at mirror_rev */
+    guint64 digest;     /* of what its mirror has told */
+    guint timeline;     /* of etcd, when the mirror last heard of it */
+    gboolean regressed; /* its mirror saw etcd go back, and nobody has confirmed since */
     /* agents */
     const char *set, *zone;
     gint64 capacity_bytes, capacity_items;
     GHashTable *disk; /* snapshot → SimData; outlives processes */
+    guint disk_slow;  /* loads take so many times as long */
+    gboolean disk_full;
     SimWork *work;
     LhAgent *agent;
 } SimProcess;
@@ -183,21 +298,51 @@ typedef struct {
     guint n;
 } SimCount;
 
+/* What is assigned to a node name. */
+typedef struct {
+    gint64 bytes, items;
+} SimUse;
+
+/* "cache/node-0-1234abcd/item" → its parts. */
+typedef struct {
+    char *node, *item, *host; /* host: the node name */
+} SimPlace;
+
 typedef struct {
     GHashTable *kinds[LH_N_KINDS]; /* name → LhObject */
-    GHashTable *bytes;             /* assignment → gint64, of its last known value */
-    GHashTable *gone_ms;           /* node → gint64 world time of its registration's end */
-    GHashTable *cordoned_ms;       /* node name → gint64 world time */
-    GHashTable *ids;               /* every node that was ever registered */
-    GHashTable *epochs;            /* "controller/epoch" that wrote */
-    GArray *ordered_ms;            /* gint64, world time: evictions outside a confirmed Brake */
-    GArray *assigned;              /* SimCount of assignments, lately */
+    /* Of all assignments, kept from change to change; sim_model_verify() counts anew. */
+    GHashTable *hosts; /* node name → SimUse */
+    GHashTable *items; /* item → GPtrArray of char*: its assignments */
+    GHashTable *pairs; /* "<node name>/<snapshot>" → how many assignments */
+    guint verify_in;   /* so many changes of assignments */
+    /* A sum over all objects (sim_digest), by revision from digest_base on. */
+    GArray *digests; /* guint64 */
+    gint64 digest_base;
+    GHashTable *bytes;       /* assignment → gint64, of its last known value */
+    GHashTable *gone_ms;     /* node → gint64 world time of its registration's end */
+    GHashTable *cordoned_ms; /* node name → gint64 world time */
+    GHashTable *ids;         /* every node that was ever registered */
+    GHashTable *epochs;      /* "controller/epoch" that wrote */
+    GArray *ordered_ms;      /* gint64, world time: evictions outside a confirmed Brake */
+    GArray *assigned;        /* SimCount of assignments, lately */
 } SimModel;
 
 void sim_model_init(SimModel *model);
 void sim_model_clear(SimModel *model);
 const LhObject *sim_get(const Sim *sim, LhKind kind, const char *name);
+guint64 sim_digest(LhKind kind, const char *name, gint64 create_rev, gint64 mod_rev, gint64 lease);
+/* Of all objects at @revision of this timeline; FALSE: before its beginning. */
+gboolean sim_digest_at(const Sim *sim, gint64 revision, guint64 *out);
+gboolean sim_place(const char *assignment, SimPlace *out); /* FALSE: there is no such place */
+void sim_place_clear(SimPlace *place);
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(SimPlace, sim_place_clear)
+SimUse sim_use(const Sim *sim, const char *host);
+/* The assignments of the item, or NULL. */
+const GPtrArray *sim_assignments_of(const Sim *sim, const char *item);
+guint sim_pair(const Sim *sim, const char *host, const char *snapshot);
 void sim_model_apply(Sim *sim, const SimCommit *commit);
+/* etcd was restored: everything is read again, and what was only remembered is forgotten. */
+void sim_model_restored(Sim *sim);
 /* The accepted Settings of cache-assigner etc., or the defaults. */
 const LhSettings *sim_settings(const Sim *sim, const char *controller);
 /* Bytes that the assignment stands for, even while its value does not parse. */
@@ -234,6 +379,12 @@ extern const SimInvariants sim_invariants_admission;
 extern const SimInvariants sim_invariants_health;
 
 void sim_check_commit(const FakeCommit *commit, gpointer sim);
+void sim_check_unknown(const char *client, const LhTxnRequest *txn, gpointer sim);
+/* Whether the transaction compared that @target of @key (whole) equals something: *number. */
+gboolean sim_compares(const FakeCommit *commit, const char *key, LhCompareTarget target,
+                      gint64 *number);
+/* … that the mod revision of the object equals @mod_rev (0: that it does not exist). */
+gboolean sim_relied_on(const FakeCommit *commit, LhKind kind, const char *name, gint64 mod_rev);
 /* sim_invariants_mirror.c: called by the process's mirror listener, and from time to time. */
 void sim_check_mirror_applied(SimProcess *process, gint64 revision);
 void sim_check_mirror_still(SimProcess *process); /* it has not changed but by going on */
@@ -246,7 +397,8 @@ void sim_check_fold(SimProcess *process);
 typedef struct {
     const char *name;
     gint64 mean_ms;
-    guint always; /* not 0: in every run; else a seed chooses three of four */
+    guint always; /* 1: in every run; 2: it only looks, and is no occurrence; else a seed chooses
+                     three of four */
     void (*func)(Sim *sim);
 } SimActivity;
 
@@ -257,8 +409,12 @@ void sim_people_begin(Sim *sim);
 /* What operators do about what waits for them: confirm brakes, unpark. */
 void sim_people_attend(Sim *sim, gboolean always);
 void sim_people_free(Sim *sim);
+/* etcd was restored: they look at what is there now, and mend it. */
+void sim_people_restored(Sim *sim);
 void sim_faults_rates(SimProcess *process);
 void sim_faults_end(Sim *sim); /* heals what heals by itself only in time */
+void sim_faults_free(Sim *sim);
+FakeFault sim_faults_write(const char *client, gpointer sim); /* a FakeWriteFunc: injection */
 /* A process may crash just after a commit of its own. */
 void sim_faults_commit(Sim *sim, const SimCommit *commit);
 
@@ -284,10 +440,17 @@ struct Sim {
     guint n_processes;
     SimModel model;
     SimPeople *people;
+    guint64 random;        /* state of the main stream of choices */
+    guint64 check_random;  /* … of what the checks choose, which must change nothing */
+    guint64 *stream;       /* the one in use */
     GPtrArray *activities; /* running ones; sim_run.c */
     GPtrArray *laters;
     guint intensity; /* of faults, percent */
     gboolean calm;   /* no more faults */
+    FakeEtcdBackup *backups[2];
+    gint64 backup_ms[2];
+    guint64 writes;
+    GPtrArray *happened;
     gboolean failed;
     char *violation;
     GPtrArray *trace; /* the last lines, a ring */
@@ -301,6 +464,9 @@ gint64 sim_wall(const Sim *sim); /* the right time, epoch ms */
 guint64 sim_below(Sim *sim, guint64 n);
 gint64 sim_between(Sim *sim, gint64 low, gint64 high); /* both included */
 gboolean sim_chance(Sim *sim, guint percent);
+guint64 sim_check_below(Sim *sim, guint64 n); /* for checks */
+gboolean sim_off(const Sim *sim, SimPart part);
+guint sim_scale(const Sim *sim); /* how many times the normal size a node has */
 void sim_run_ms(Sim *sim, gint64 ms);
 gint64 sim_agent_capacity(Sim *sim);
 

@@ -49,6 +49,28 @@ static void count_change(Sim *sim, const SimChange *change)
         counters->brakes++;
 }
 
+gboolean sim_compares(const FakeCommit *commit, const char *key, LhCompareTarget target,
+                      gint64 *number)
+{
+    for (gsize i = 0; i < commit->n_compares; i++) {
+        const LhCompare *compare = &commit->compares[i];
+        if (compare->target == target && compare->result == LH_CMP_EQUAL &&
+            compare->range_end == NULL && strcmp(compare->key, key) == 0) {
+            *number = compare->number;
+            return TRUE;
+        }
+    }
+    return FALSE;
+}
+
+gboolean sim_relied_on(const FakeCommit *commit, LhKind kind, const char *name, gint64 mod_rev)
+{
+    g_autofree char *key = lh_key(kind, name);
+    g_autofree char *whole = g_strconcat(SIM_PREFIX, key, NULL);
+    gint64 number;
+    return sim_compares(commit, whole, LH_CMP_MOD, &number) && number == mod_rev;
+}
+
 void sim_check_commit(const FakeCommit *fake, gpointer data)
 {
     Sim *sim = data;

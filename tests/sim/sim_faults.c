@@ -8,6 +8,8 @@
 #include <string.h>
 
 #define CRASH_AT_COMMIT 700 /* one in so many commits of managers and agents */
+#define FAR_OFF_MS      (3 * 3600 * 1000)
+#define AFTER_COMMIT_MS 5 /* a write that was sent has been committed by then */
 
 /* ---- processes ---- */
 
@@ -46,7 +48,8 @@ static void crash_doomed(Sim *sim, SimProcess *process, const char *client, gint
 
 void sim_faults_commit(Sim *sim, const SimCommit *commit)
 {
-    if (sim->calm || !commit->alive || commit->commit->cause != FAKE_BY_TXN)
+    if (sim->calm || !commit->alive || commit->commit->cause != FAKE_BY_TXN ||
+        sim_off(sim, SIM_PART_COMMIT_CRASHES))
         return;
     if (sim_below(sim, CRASH_AT_COMMIT * 100) < sim->intensity)
         sim_later(sim, 0, crash_doomed, commit->by, commit->by->client, 0);
@@ -78,8 +81,10 @@ static void pause_process(Sim *sim)
         return;
     gint64 ms = sim_chance(sim, 50)   ? sim_between(sim, 50, 4000)
                 : sim_chance(sim, 70) ? sim_between(sim, 4000, 15000)
-                                      : sim_between(sim, 15000, 90000);
+                : sim_chance(sim, 75) ? sim_between(sim, 15000, 90000)
+                                      : sim_between(sim, 120000, 400000);
     sim->counters.pauses++;
+    sim->counters.long_pauses += ms >= 120000;
     sim->counters.pauses_beyond_lease += ms > SIM_LEASE_TTL_S * 1000;
     sim_trace(sim, "pause %s for %" G_GINT64_FORMAT " ms", process->client, ms);
     sim_machine_pause(process->env);
@@ -99,7 +104,8 @@ void sim_faults_rates(SimProcess *process)
         .late_commit = 60 * percent / 100,
         .stream_closed = 25 * percent / 100,
     };
-    fake_etcd_client_fault_rates(process->etcd, process->sim->calm ? NULL : &rates);
+    gboolean none = process->sim->calm || sim_off(process->sim, SIM_PART_CALL_FAULTS);
+    fake_etcd_client_fault_rates(process->etcd, none ? NULL : &rates);
 }
 
 static void end_cut(Sim *sim, SimProcess *process, const char *client, gint64 number)
@@ -148,6 +154,59 @@ static void close_streams(Sim *sim)
     fake_etcd_client_close_streams(process->etcd);
 }
 
+static void end_slow(Sim *sim, SimProcess *process, const char *client, gint64 number)
+{
+    (void)number;
+    if (process->state == SIM_DOWN || strcmp(process->client, client) != 0)
+        return;
+    sim_trace(sim, "%s is connected well again", client);
+    fake_etcd_client_slow(process->etcd, 0, 0);
+}
+
+/* Calls overtake each other, and the watch is behind what calls say, or the other way round. */
+static void slow_down(Sim *sim)
+{
+    SimProcess *process = sim_any_process(sim, TRUE, TRUE);
+    if (process->state == SIM_DOWN)
+        return;
+    gint64 calls = sim_chance(sim, 60) ? sim_between(sim, 10, 2500) : 0;
+    gint64 streams = sim_chance(sim, 60) ? sim_between(sim, 10, 5000) : 0;
+    sim->counters.slow_networks++;
+    sim_trace(sim, "%s is slow: calls %" G_GINT64_FORMAT " ms, streams %" G_GINT64_FORMAT " ms",
+              process->client, calls, streams);
+    fake_etcd_client_slow(process->etcd, calls, streams);
+    sim_later(sim, sim_between(sim, 2000, 40000), end_slow, process, process->client, 0);
+}
+
+/* ---- disks ---- */
+
+static void end_disk(Sim *sim, SimProcess *process, const char *text, gint64 number)
+{
+    (void)text;
+    (void)number;
+    sim_trace(sim, "the disk of %s is well again", process->name);
+    process->disk_full = FALSE;
+    process->disk_slow = 1;
+}
+
+static void slow_disk(Sim *sim)
+{
+    SimProcess *process = sim_any_process(sim, FALSE, TRUE);
+    sim->counters.slow_disks++;
+    process->disk_slow = (guint)sim_between(sim, 2, 60);
+    sim_trace(sim, "the disk of %s is %u times slower", process->name, process->disk_slow);
+    sim_later(sim, sim_between(sim, 2000, 60000), end_disk, process, NULL, 0);
+}
+
+static void fill_disk(Sim *sim)
+{
+    SimProcess *process = sim_any_process(sim, FALSE, TRUE);
+    sim->counters.full_disks++;
+    process->disk_full = TRUE;
+    sim_trace(sim, "the disk of %s is full", process->name);
+    sim_later(sim, sim_between(sim, 2000, 60000), end_disk, process, NULL, 0);
+}
+
 /* ---- etcd ---- */
 
 static void compact(Sim *sim)
@@ -178,8 +237,13 @@ static void spoil_list(Sim *sim)
     sim->counters.lists_spoiled++;
     fake_etcd_client_close_streams(process->etcd);
     sim_put(sim, "nowhere/compacted", "x", 0);
+    sim_put(sim, "nowhere/compacted", "y",
+            0); /* a watch may begin at the compacted revision itself */
     fake_etcd_compact(sim->server, fake_etcd_revision(sim->server));
-    sim_later(sim, sim_between(sim, 50, 200), cut_off, process, process->client, 0);
+    if (sim_chance(sim, 50)) /* a page is asked for six times before the list has failed */
+        fake_etcd_client_refuse_lists(process->etcd, (guint)sim_between(sim, 3, 20));
+    else
+        sim_later(sim, sim_between(sim, 50, 200), cut_off, process, process->client, 0);
 }
 
 static void elect(Sim *sim)
@@ -244,12 +308,41 @@ static void fill(Sim *sim)
     sim_later(sim, ms, find_space, NULL, NULL, 0);
 }
 
+/* The newer of two backups replaces the older one. */
+static void back_up(Sim *sim)
+{
+    guint i = sim->backup_ms[0] > sim->backup_ms[1];
+    fake_etcd_backup_free(sim->backups[i]);
+    sim->backups[i] = fake_etcd_backup(sim->server);
+    sim->backup_ms[i] = sim_now(sim);
+    sim->counters.backups++;
+    sim_trace(sim, "backup of etcd at revision %" G_GINT64_FORMAT, fake_etcd_revision(sim->server));
+}
+
+static void restore(Sim *sim)
+{
+    guint i = (guint)sim_below(sim, 2);
+    if (sim->backups[i] == NULL)
+        return;
+    sim->counters.restores++;
+    sim_trace(sim, "etcd is restored from the backup of %" G_GINT64_FORMAT " ms",
+              sim->backup_ms[i]);
+    fake_etcd_restore(sim->server, sim->backups[i]);
+    for (guint p = 0; p < sim->n_processes; p++) /* what was on its way never arrives */
+        if (sim->processes[p].unknown != NULL)
+            g_hash_table_remove_all(sim->processes[p].unknown);
+    sim_model_restored(sim);
+    sim_people_restored(sim);
+}
+
 /* ---- clocks, leases, leaders ---- */
 
 static void jump_clock(Sim *sim)
 {
     SimProcess *process = sim_any_process(sim, TRUE, TRUE);
     process->wall_offset_ms = sim_between(sim, -SIM_CLOCK_MS, SIM_CLOCK_MS);
+    if (!process->is_manager && sim_chance(sim, 30)) /* no decision reads a node's clock */
+        process->wall_offset_ms = sim_between(sim, -FAR_OFF_MS, FAR_OFF_MS);
     process->clock_jumped_ms = sim_now(sim);
     sim->counters.clock_jumps++;
     sim_trace(sim, "clock of %s is off by %" G_GINT64_FORMAT " ms", process->name,
@@ -334,20 +427,25 @@ const SimActivity sim_faults[] = {
     {"stop a process", 80000, 0, stop_process},
     {"pause a process", 25000, 0, pause_process},
     {"cut", 25000, 0, cut},
+    {"slow network", 50000, 0, slow_down},
+    {"slow disk", 70000, 0, slow_disk},
+    {"full disk", 150000, 0, fill_disk},
     {"reset", 50000, 0, reset},
     {"close streams", 30000, 0, close_streams},
     {"compact", 15000, 0, compact},
-    {"spoil a list", 100000, 0, spoil_list},
+    {"spoil a list", 60000, 0, spoil_list},
     {"etcd election", 70000, 0, elect},
     {"etcd frozen", 150000, 0, freeze},
     {"etcd restart", 180000, 0, stop_etcd},
     {"etcd full", 200000, 0, fill},
+    {"back up", 70000, 0, back_up},
+    {"restore", 400000, 0, restore},
     {"clock jump", 40000, 0, jump_clock},
     {"revoke", 120000, 0, revoke_lease},
     {"unregister", 200000, 0, unregister},
     {"move a leader", 90000, 0, move_leader},
-    {"look", 700, 1, look},
-    {"examine", 20000, 1, examine},
+    {"look", 700, 2, look},
+    {"examine", 20000, 2, examine},
     {NULL, 0, 0, NULL},
 };
 
@@ -356,4 +454,60 @@ void sim_faults_end(Sim *sim)
     for (guint i = 0; i < sim->n_processes; i++)
         if (sim->processes[i].state != SIM_DOWN)
             sim_faults_rates(&sim->processes[i]);
+}
+
+void sim_faults_free(Sim *sim)
+{
+    for (guint i = 0; i < G_N_ELEMENTS(sim->backups); i++)
+        g_clear_pointer(&sim->backups[i], fake_etcd_backup_free);
+}
+
+/* ---- injection ---- */
+
+static void crash_injected(Sim *sim, SimProcess *process, const char *client, gint64 number)
+{
+    (void)number;
+    if (process->state == SIM_DOWN || strcmp(process->client, client) != 0)
+        return;
+    sim->counters.crashes_at_commit++;
+    sim_process_crash(process);
+}
+
+/* It does nothing more from here on, but is in the middle of sending. */
+static void doom(SimProcess *process, gint64 in_ms)
+{
+    process->doomed = TRUE;
+    sim_machine_pause(process->env);
+    sim_later(process->sim, in_ms, crash_injected, process, process->client, 0);
+}
+
+FakeFault sim_faults_write(const char *client, gpointer data)
+{
+    Sim *sim = data;
+    gboolean alive;
+    SimProcess *process = sim_process_of_client(sim, client, &alive);
+    if (process == NULL)
+        return FAKE_FAULT_NONE;
+    if (process->doomed)
+        return FAKE_FAULT_REQUEST_LOST;
+    process->writes++;
+    if (++sim->writes != sim->options.inject_write)
+        return FAKE_FAULT_NONE;
+    sim_trace(sim, "injection into write %" G_GUINT64_FORMAT ", by %s", sim->writes, client);
+    switch (sim->options.inject) {
+    case SIM_INJECT_CRASH_BEFORE:
+        doom(process, 0);
+        return FAKE_FAULT_REQUEST_LOST;
+    case SIM_INJECT_CRASH_AFTER:
+        doom(process, AFTER_COMMIT_MS);
+        return FAKE_FAULT_NONE;
+    case SIM_INJECT_REPLY_LOST:
+        return FAKE_FAULT_REPLY_LOST;
+    case SIM_INJECT_REPLY_LATE:
+        return FAKE_FAULT_LATE_COMMIT;
+    case SIM_INJECT_NONE:
+    case SIM_N_INJECTIONS:
+        break;
+    }
+    return FAKE_FAULT_NONE;
 }

@@ -8,7 +8,7 @@
 
 #define GROUP "admission"
 
-static void check_accepted(Sim *sim, const SimChange *change)
+static void check_accepted(Sim *sim, const SimCommit *commit, const SimChange *change)
 {
     const LhAccepted *after = (const LhAccepted *)change->after;
     const char *name;
@@ -29,6 +29,8 @@ static void check_accepted(Sim *sim, const SimChange *change)
                  "%s speaks of revision %" G_GINT64_FORMAT "; people wrote %" G_GINT64_FORMAT,
                  change->key, after->revision, desired->mod_rev);
     }
+    if (!sim_relied_on(commit->commit, kind, name, desired == NULL ? 0 : desired->mod_rev))
+        sim_fail(sim, GROUP, "%s: what people wrote was not compared", change->key);
 }
 
 static void on_commit(Sim *sim, const SimCommit *commit)
@@ -37,7 +39,7 @@ static void on_commit(Sim *sim, const SimCommit *commit)
         const SimChange *change = &commit->changes[i];
         if (change->kind == LH_KIND_ACCEPTED &&
             (change->after == NULL || lh_object_known(change->after)))
-            check_accepted(sim, change);
+            check_accepted(sim, commit, change);
     }
 }
 

@@ -2,7 +2,8 @@
  * Who may write what. A manager writes under decided/ and events/ only, each transaction under the
  * fence of one controller: it compares create and mod revision of a leader key, and at that moment no
  * older key of this controller exists. Each write compares its target, is well-formed, belongs to
- * that controller, and never goes over a value that does not parse. Nobody but people writes desired/
+ * that controller, and never goes over a value that does not parse; and its leader's mirror shows that
+ * it leads. Nobody but people writes desired/
  * and published/.
  */
 #include "sim.h"
@@ -13,22 +14,10 @@
 
 typedef struct {
     char controller[64];
-    gint64 epoch; /* 0: no fence */
+    const char *key; /* of the leader, whole */
+    gint64 epoch;    /* 0: no fence */
+    gint64 mod;
 } Fence;
-
-static gboolean compares_equal(const FakeCommit *commit, const char *key, LhCompareTarget target,
-                               gint64 *number)
-{
-    for (gsize i = 0; i < commit->n_compares; i++) {
-        const LhCompare *compare = &commit->compares[i];
-        if (compare->target == target && compare->result == LH_CMP_EQUAL &&
-            compare->range_end == NULL && strcmp(compare->key, key) == 0) {
-            *number = compare->number;
-            return TRUE;
-        }
-    }
-    return FALSE;
-}
 
 /* The leader key whose create and mod revision @commit compares. */
 static Fence fence_of(const FakeCommit *commit)
@@ -40,7 +29,7 @@ static Fence fence_of(const FakeCommit *commit)
         const LhCompare *compare = &commit->compares[i];
         if (compare->target != LH_CMP_CREATE || compare->result != LH_CMP_EQUAL ||
             compare->number <= 0 || !g_str_has_prefix(compare->key, prefix) ||
-            !compares_equal(commit, compare->key, LH_CMP_MOD, &mod) || mod <= 0)
+            !sim_compares(commit, compare->key, LH_CMP_MOD, &mod) || mod <= 0)
             continue;
         const char *controller = compare->key + strlen(prefix);
         const char *slash = strchr(controller, '/');
@@ -48,7 +37,9 @@ static Fence fence_of(const FakeCommit *commit)
             continue;
         g_strlcpy(fence.controller, controller,
                   MIN(sizeof fence.controller, (gsize)(slash - controller) + 1));
+        fence.key = compare->key;
         fence.epoch = compare->number;
+        fence.mod = mod;
         break;
     }
     return fence;
@@ -130,8 +121,7 @@ static void check_fenced(Sim *sim, const SimCommit *commit, const Fence *fence,
     if (change->before != NULL && !lh_object_known(change->before))
         sim_fail(sim, GROUP, "%s wrote over %s, which does not parse", fence->controller,
                  change->key);
-    if (!compares_equal(commit->commit, change->event->kv.key, LH_CMP_MOD, &target) ||
-        target != prev)
+    if (!sim_compares(commit->commit, change->event->kv.key, LH_CMP_MOD, &target) || target != prev)
         sim_fail(sim, GROUP, "%s wrote %s without comparing its revision", fence->controller,
                  change->key);
     if (change->kind == LH_KIND_STATUS) {
@@ -155,8 +145,17 @@ static void check_well_formed(Sim *sim, const SimChange *change)
 
 /* ---- each area ---- */
 
+static gboolean is_of_key(gpointer text, gpointer value, gpointer key)
+{
+    (void)value;
+    return g_str_has_prefix(text, key) && ((const char *)text)[strlen(key)] == ' ';
+}
+
 static void check_leader_key(Sim *sim, const SimCommit *commit, const SimChange *change)
 {
+    if (commit->alive) /* rewritten: what was unknown is void */
+        g_hash_table_foreach_remove(commit->by->unknown, is_of_key,
+                                    (gpointer)change->event->kv.key);
     g_autofree char *end = g_strdup_printf("/%016" G_GINT64_MODIFIER "x",
                                            (guint64)change->event->kv.lease);
     if (!commit->manager || change->event->is_delete || !g_str_has_suffix(change->name, end) ||
@@ -173,15 +172,65 @@ static void check_fence(Sim *sim, const SimCommit *commit, const SimChange *chan
         return;
     }
     gint64 oldest = oldest_leader(sim, fence.controller);
-    if (oldest != fence.epoch)
+    /* A backup may hold the key of a predecessor: until its successor has noticed the restoration,
+     * which ends its leadership, the key that it compares is there as well. */
+    gboolean unaware = commit->by->timeline != fake_etcd_timeline(sim->server);
+    if (oldest != fence.epoch && !unaware)
         sim_fail(sim, GROUP,
                  "%s was written by %s under epoch %" G_GINT64_FORMAT
                  " of %s, whose oldest is %" G_GINT64_FORMAT,
                  change->key, commit->by->client, fence.epoch, fence.controller, oldest);
+    if (commit->alive && commit->by->mirror_rev < fence.epoch)
+        sim_fail(sim, GROUP,
+                 "%s was written by %s under epoch %" G_GINT64_FORMAT
+                 "; its mirror is at %" G_GINT64_FORMAT " and cannot show that it leads",
+                 change->key, commit->by->client, fence.epoch, commit->by->mirror_rev);
     char *epoch = g_strdup_printf("%s/%" G_GINT64_FORMAT, fence.controller, fence.epoch);
     if (g_hash_table_add(sim->model.epochs, epoch))
         sim->counters.epochs++;
     check_fenced(sim, commit, &fence, change);
+}
+
+/* ---- unknown outcomes ---- */
+
+static char *fence_text(const Fence *fence)
+{
+    return g_strdup_printf("%s %" G_GINT64_FORMAT, fence->key, fence->mod);
+}
+
+void sim_check_unknown(const char *client, const LhTxnRequest *txn, gpointer data)
+{
+    Sim *sim = data;
+    const FakeCommit asked = {.compares = txn->compares, .n_compares = txn->n_compares};
+    Fence fence = fence_of(&asked);
+    gboolean alive;
+    SimProcess *process = sim_process_of_client(sim, client, &alive);
+    gint64 now = sim_now(sim);
+    /* Events are for people: they are dropped when in doubt. */
+    if (fence.epoch == 0 || !alive || txn->n_success == 0 ||
+        g_str_has_prefix(txn->success[0].key, SIM_PREFIX "events/"))
+        return;
+    char *text = fence_text(&fence);
+    if (g_hash_table_contains(process->unknown, text))
+        g_free(text);
+    else
+        g_hash_table_insert(process->unknown, text, g_memdup2(&now, sizeof now));
+}
+
+/* Who does not know what became of a write of its own voids it before it writes anything more. */
+static void check_voided(Sim *sim, const SimCommit *commit)
+{
+    Fence fence = fence_of(commit->commit);
+    gint64 sent = commit->commit->sent_ms - sim_machine_mono_offset(sim->server_env);
+    if (fence.epoch == 0 || !commit->alive)
+        return;
+    g_autofree char *text = fence_text(&fence);
+    const gint64 *since = g_hash_table_lookup(commit->by->unknown, text);
+    if (since != NULL && sent > *since)
+        sim_fail(sim, GROUP,
+                 "%s wrote %s %" G_GINT64_FORMAT
+                 " ms after an outcome under the same fence was unknown",
+                 commit->by->client, commit->changes[0].key, sent - *since);
 }
 
 static void check_change(Sim *sim, const SimCommit *commit, const SimChange *change)
@@ -204,6 +253,8 @@ static void on_commit(Sim *sim, const SimCommit *commit)
         return;
     if (commit->manager && !g_str_has_prefix(commit->changes[0].key, "leaders/"))
         sim->counters.fenced_commits++;
+    if (commit->manager && !g_str_has_prefix(commit->changes[0].key, "events/"))
+        check_voided(sim, commit);
     for (guint i = 0; i < commit->n; i++)
         check_change(sim, commit, &commit->changes[i]);
 }

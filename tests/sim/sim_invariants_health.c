@@ -24,6 +24,7 @@ static void check_failed(Sim *sim, const SimCommit *commit, const SimChange *cha
 
 static void check_health(Sim *sim, const SimCommit *commit, const SimChange *change)
 {
+    const LhObject *node = sim_get(sim, LH_KIND_NODE, change->name);
     const LhHealth *before = (const LhHealth *)change->before;
     const LhHealth *after = (const LhHealth *)change->after;
     gboolean was_failed = before != NULL && lh_object_known(&before->o) &&
@@ -35,6 +36,9 @@ static void check_health(Sim *sim, const SimCommit *commit, const SimChange *cha
         sim_fail(sim, GROUP, "%s is forgotten before it failed", change->key);
     if (after != NULL && after->state == LH_HEALTH_FAILED && !was_failed)
         check_failed(sim, commit, change);
+    if (!sim_relied_on(commit->commit, LH_KIND_NODE, change->name,
+                       node == NULL ? 0 : node->mod_rev))
+        sim_fail(sim, GROUP, "%s: the registration was not compared", change->key);
 }
 
 static void on_commit(Sim *sim, const SimCommit *commit)

@@ -1,6 +1,6 @@
 /*
  * Where items are: never on two nodes at once; taken from a node only when it answered or is gone,
- * and not before failureGrace; two replicas of a snapshot never on one node name; nothing placed
+ * and not before failureGrace; not again right after a failure; two replicas of a snapshot never on one node name; nothing placed
  * beyond a node's bytes and items, on a cordoned node, or for something that does not exist.
  */
 #include "sim.h"
@@ -9,27 +9,6 @@
 
 #define GROUP     "placement"
 #define CORDON_MS 60000 /* by then every leader that may act has seen it */
-
-/* "cache/node-0-1234abcd/item" → its parts; FALSE for what is none. */
-typedef struct {
-    char *node, *item, *host; /* host: the node name */
-} Place;
-
-static gboolean place_of(const char *name, Place *out)
-{
-    *out = (Place){lh_name_part(name, 1), lh_name_part(name, 2), NULL};
-    if (out->node != NULL && out->item != NULL)
-        out->host = lh_node_name_of(out->node);
-    return out->host != NULL;
-}
-
-static void place_clear(Place *place)
-{
-    g_free(place->node);
-    g_free(place->item);
-    g_free(place->host);
-}
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Place, place_clear)
 
 static const LhNode *newest_node(const Sim *sim, const char *host)
 {
@@ -52,62 +31,35 @@ static const LhObject *node_of(const Sim *sim, const char *node)
     return sim_get(sim, LH_KIND_NODE, name);
 }
 
-/* ---- all assignments together, after a commit that has changed some ---- */
+/* ---- one place for an item, one item of a snapshot for a node name ---- */
 
-static void check_one_place(Sim *sim, GHashTable *items, GHashTable *pairs, const char *name,
-                            const Place *place)
+static void check_alone(Sim *sim, const char *name)
 {
-    const char *other = g_hash_table_lookup(items, place->item);
-    g_autofree char *snapshot = sim_snapshot_of(place->item);
-    if (other != NULL)
-        sim_fail(sim, GROUP, "%s is assigned twice: %s and %s", place->item, other, name);
-    g_hash_table_insert(items, g_strdup(place->item), (gpointer)name);
-    if (snapshot == NULL)
+    g_auto(SimPlace) place = {0};
+    if (!sim_place(name, &place))
         return;
-    char *pair = g_strconcat(place->host, "/", snapshot, NULL);
-    if (!g_hash_table_add(pairs, pair))
-        sim_fail(sim, GROUP, "two replicas of %s are on %s, one as %s", snapshot, place->host,
-                 name);
-}
-
-typedef struct {
-    gint64 bytes, items;
-} Used;
-
-static Used check_all(Sim *sim, const char *host)
-{
-    g_autoptr(GHashTable) items = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
-    g_autoptr(GHashTable) pairs = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
-    Used used = {0, 0};
-    GHashTableIter iter;
-    gpointer key;
-    g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_ASSIGNMENT]);
-    while (g_hash_table_iter_next(&iter, &key, NULL)) {
-        g_auto(Place) place = {0};
-        if (!place_of(key, &place))
-            continue;
-        check_one_place(sim, items, pairs, key, &place);
-        if (host != NULL && strcmp(place.host, host) == 0) {
-            used.bytes += sim_assignment_bytes(sim, key);
-            used.items++;
-        }
-    }
-    return used;
+    const GPtrArray *names = sim_assignments_of(sim, place.item);
+    g_autofree char *snapshot = sim_snapshot_of(place.item);
+    if (names != NULL && names->len > 1)
+        sim_fail(sim, GROUP, "%s is assigned twice: %s and %s", place.item, (char *)names->pdata[0],
+                 (char *)names->pdata[1]);
+    if (snapshot != NULL && sim_pair(sim, place.host, snapshot) > 1)
+        sim_fail(sim, GROUP, "two replicas of %s are on %s, one as %s", snapshot, place.host, name);
 }
 
 /* ---- a new load ---- */
 
-static gboolean beyond(const LhNode *node, Used used)
+static gboolean beyond(const LhNode *node, SimUse used)
 {
     gint64 room = node->capacity_bytes - node->capacity_bytes / 100 * SIM_RESERVE;
     gint64 slots = node->capacity_items - node->capacity_items * SIM_RESERVE / 100;
     return used.bytes > room || (node->capacity_items > 0 && used.items > slots);
 }
 
-static void check_room(Sim *sim, const char *name, const Place *place, gint64 bytes)
+static void check_room(Sim *sim, const char *name, const SimPlace *place, gint64 bytes)
 {
     const LhNode *node = newest_node(sim, place->host);
-    Used used = check_all(sim, place->host);
+    SimUse used = sim_use(sim, place->host);
     if (node != NULL && beyond(node, used))
         sim_fail(sim, GROUP,
                  "%s of %" G_GINT64_FORMAT " bytes: then %s holds %" G_GINT64_FORMAT
@@ -117,7 +69,8 @@ static void check_room(Sim *sim, const char *name, const Place *place, gint64 by
                  node->capacity_items);
 }
 
-static void check_what(Sim *sim, const SimChange *change, const Place *place)
+static void check_what(Sim *sim, const SimCommit *commit, const SimChange *change,
+                       const SimPlace *place)
 {
     const LhAssignment *load = (const LhAssignment *)change->after;
     const LhReplica *replica = (const LhReplica *)sim_get(sim, LH_KIND_REPLICA, place->item);
@@ -138,16 +91,40 @@ static void check_what(Sim *sim, const SimChange *change, const Place *place)
     else if (strcmp(((const LhNode *)node)->set, replica->set) != 0)
         sim_fail(sim, GROUP, "%s: its node is in set %s, not %s", change->key,
                  ((const LhNode *)node)->set, replica->set);
+    else if (!sim_relied_on(commit->commit, LH_KIND_REPLICA, place->item, replica->o.mod_rev) ||
+             !sim_relied_on(commit->commit, LH_KIND_SNAPSHOT, snapshot->o.name,
+                            snapshot->o.mod_rev) ||
+             !sim_relied_on(commit->commit, LH_KIND_NODE, node->name, node->mod_rev))
+        sim_fail(sim, GROUP, "%s: replica, snapshot or registration was not compared", change->key);
+}
+
+/* After a failure the next attempt waits; a changed replica or snapshot ends the wait. */
+static void check_backoff(Sim *sim, const SimChange *change, const SimPlace *place)
+{
+    const LhAssignment *load = (const LhAssignment *)change->after;
+    g_autofree char *name = g_strconcat(LH_SIM_POOL "/", place->item, NULL);
+    const LhRetry *retry = (const LhRetry *)sim_get(sim, LH_KIND_RETRY, name);
+    const LhObject *replica = sim_get(sim, LH_KIND_REPLICA, place->item);
+    const LhObject *snapshot = sim_get(sim, LH_KIND_SNAPSHOT, load->snapshot);
+    if (retry == NULL || !lh_object_known(&retry->o) || replica == NULL || snapshot == NULL ||
+        replica->mod_rev > retry->o.mod_rev || snapshot->mod_rev > retry->o.mod_rev)
+        return;
+    if (retry->parked || retry->not_before > sim_wall(sim) + SIM_CLOCK_MS)
+        sim_fail(sim, GROUP,
+                 "%s: it failed %" G_GINT64_FORMAT " times and waits for another %" G_GINT64_FORMAT
+                 " ms%s",
+                 change->key, retry->attempt, retry->not_before - sim_wall(sim),
+                 retry->parked ? ", parked" : "");
 }
 
 /* The commit's other half of a move between two ids of one node name. */
-static gboolean moves(const SimCommit *commit, const Place *place, gboolean away)
+static gboolean moves(const SimCommit *commit, const SimPlace *place, gboolean away)
 {
     for (guint i = 0; i < commit->n; i++) {
         const SimChange *change = &commit->changes[i];
-        g_auto(Place) other = {0};
+        g_auto(SimPlace) other = {0};
         if (change->kind == LH_KIND_ASSIGNMENT && change->event->is_delete == away &&
-            place_of(change->name, &other) && strcmp(other.item, place->item) == 0 &&
+            sim_place(change->name, &other) && strcmp(other.item, place->item) == 0 &&
             strcmp(other.host, place->host) == 0)
             return TRUE;
     }
@@ -157,18 +134,20 @@ static gboolean moves(const SimCommit *commit, const Place *place, gboolean away
 static void check_load(Sim *sim, const SimCommit *commit, const SimChange *change)
 {
     const LhAssignment *load = (const LhAssignment *)change->after;
-    g_auto(Place) place = {0};
-    if (!place_of(change->name, &place)) {
+    g_auto(SimPlace) place = {0};
+    if (!sim_place(change->name, &place)) {
         sim_fail(sim, GROUP, "%s: there can be no such place", change->key);
         return;
     }
     sim->counters.loads++;
-    check_what(sim, change, &place);
-    if (moves(commit, &place, TRUE))
+    check_what(sim, commit, change, &place);
+    if (moves(commit, &place, TRUE)) {
         sim->counters
             .moved_back++; /* it was counted there before, even if the node is smaller now */
-    else
+    } else {
         check_room(sim, change->name, &place, load->size_bytes);
+        check_backoff(sim, change, &place);
+    }
     const gint64 *since = g_hash_table_lookup(sim->model.cordoned_ms, place.host);
     if (since != NULL && sim_now(sim) - *since > CORDON_MS && !commit->commit->late)
         sim_fail(sim, GROUP, "%s: its node has been cordoned for %" G_GINT64_FORMAT " ms",
@@ -191,19 +170,22 @@ static gboolean came_back_smaller(Sim *sim, const char *host)
 {
     const LhNode *back = newest_node(sim, host);
     const SimProcess *process = sim_process_of_node(sim, host);
-    Used used = check_all(sim, host);
+    SimUse used = sim_use(sim, host);
     return (back != NULL && beyond(back, used)) ||
            (process != NULL && used.bytes > process->capacity_bytes / 100 * (100 - SIM_RESERVE));
 }
 
 /* A wanted item waits failureGrace for its node's return, unless it came back with less room. */
 static void check_grace(Sim *sim, const SimCommit *commit, const SimChange *change,
-                        const Place *place)
+                        const SimPlace *place)
 {
     const gint64 *gone = g_hash_table_lookup(sim->model.gone_ms, place->node);
     const LhObject *replica = sim_get(sim, LH_KIND_REPLICA, place->item);
     SimWant want = sim_want(sim, place->item, replica, sim_wall(sim) + SIM_CLOCK_MS, NULL);
     if (came_back_smaller(sim, place->host))
+        return;
+    /* Who has not noticed yet that etcd was restored counts from when the node went the first time. */
+    if (commit->by->timeline != fake_etcd_timeline(sim->server))
         return;
     if (gone == NULL || want != SIM_WANTED || moves(commit, place, FALSE) ||
         ((const LhAssignment *)change->before)->action != LH_ACTION_LOAD)
@@ -217,11 +199,18 @@ static void check_grace(Sim *sim, const SimCommit *commit, const SimChange *chan
 
 static void check_end(Sim *sim, const SimCommit *commit, const SimChange *change)
 {
-    g_auto(Place) place = {0};
-    if (!place_of(change->name, &place) || !lh_object_known(change->before))
+    g_auto(SimPlace) place = {0};
+    if (!sim_place(change->name, &place) || !lh_object_known(change->before))
         return;
+    g_autofree char *registration = g_strconcat(LH_SIM_POOL "/", place.node, NULL);
+    gboolean gone = sim_relied_on(commit->commit, LH_KIND_NODE, registration, 0);
     if (answered(sim, change)) {
         sim->counters.evicted++;
+        /* An answer may outlive its node, when somebody deleted the registration alone. */
+        if (!gone && !moves(commit, &place, FALSE) &&
+            !sim_relied_on(commit->commit, LH_KIND_ITEM, change->name,
+                           sim_get(sim, LH_KIND_ITEM, change->name)->mod_rev))
+            sim_fail(sim, GROUP, "%s was deleted without comparing its node's answer", change->key);
         return;
     }
     if (node_of(sim, place.node) != NULL) {
@@ -230,6 +219,8 @@ static void check_end(Sim *sim, const SimCommit *commit, const SimChange *change
         return;
     }
     sim->counters.lost++;
+    if (!gone && !moves(commit, &place, FALSE))
+        sim_fail(sim, GROUP, "%s was deleted without comparing that its node is gone", change->key);
     check_grace(sim, commit, change, &place);
 }
 
@@ -244,17 +235,14 @@ static void on_commit(Sim *sim, const SimCommit *commit)
 
 static void after(Sim *sim, const SimCommit *commit)
 {
-    gboolean changed = FALSE;
     for (guint i = 0; i < commit->n && commit->manager && !sim->failed; i++) {
         const SimChange *change = &commit->changes[i];
-        if (change->kind != LH_KIND_ASSIGNMENT)
+        if (change->kind != LH_KIND_ASSIGNMENT || change->after == NULL)
             continue;
-        changed = TRUE;
-        if (change->before == NULL && change->after != NULL && lh_object_known(change->after))
+        if (change->before == NULL && lh_object_known(change->after))
             check_load(sim, commit, change);
+        check_alone(sim, change->name);
     }
-    if (changed)
-        check_all(sim, NULL);
 }
 
 const SimInvariants sim_invariants_placement = {GROUP, on_commit, after};

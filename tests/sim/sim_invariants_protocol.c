@@ -100,9 +100,15 @@ static void check_hidden(Sim *sim, const SimChange *change)
                  item == NULL ? "gone" : lh_item_state_name(item->state));
 }
 
-static void check_registration(Sim *sim, const SimChange *change)
+/* It is created where there is none, and written over only by who holds its lease. */
+static void check_registration(Sim *sim, const SimCommit *commit, const SimChange *change)
 {
-    const char *id = strchr(change->name, '/');
+    const char *id = strchr(change->name, '/'), *key = change->event->kv.key;
+    gint64 number = -1;
+    gboolean compared = sim_compares(commit->commit, key,
+                                     change->prev == NULL ? LH_CMP_CREATE : LH_CMP_LEASE, &number);
+    if (!compared || number != (change->prev == NULL ? 0 : change->event->kv.lease))
+        sim_fail(sim, GROUP, "%s is put without comparing it", change->key);
     if (change->before == NULL && id != NULL && g_hash_table_contains(sim->model.ids, id + 1))
         sim_fail(sim, GROUP, "%s is registered a second time", change->key);
 }
@@ -111,8 +117,10 @@ static void on_commit(Sim *sim, const SimCommit *commit)
 {
     for (guint i = 0; i < commit->n && commit->agent; i++) {
         const SimChange *change = &commit->changes[i];
+        if (change->kind == LH_KIND_NODE && change->before == NULL && commit->alive)
+            commit->by->timeline = fake_etcd_timeline(sim->server);
         if (change->kind == LH_KIND_NODE && change->after != NULL)
-            check_registration(sim, change);
+            check_registration(sim, commit, change);
     }
 }
 

@@ -22,6 +22,17 @@ static gboolean may_go(Sim *sim, const char *item, const char **why)
     return want == SIM_EXPIRED || want == SIM_UNWANTED;
 }
 
+/* What it stands for was compared as it is. */
+static void check_fate_relied(Sim *sim, const SimCommit *commit, const SimChange *change,
+                              const char *item)
+{
+    g_autofree char *name = item == NULL ? NULL : sim_snapshot_of(item);
+    const LhObject *snapshot = name == NULL ? NULL : sim_get(sim, LH_KIND_SNAPSHOT, name);
+    if (name != NULL && !sim_relied_on(commit->commit, LH_KIND_SNAPSHOT, name,
+                                       snapshot == NULL ? 0 : snapshot->mod_rev))
+        sim_fail(sim, GROUP, "%s: snapshot %s was not compared", change->key, name);
+}
+
 /* ---- the brake ---- */
 
 /* The most that was assigned lately: what was counted may have shrunk since. */
@@ -61,34 +72,34 @@ static void check_brake(Sim *sim, const SimChange *change)
                  change->key, n, assigned_lately(sim));
 }
 
-static void check_evict(Sim *sim, const SimChange *change)
+/* Who saw etcd go back orders nothing away until somebody has confirmed it. */
+static void check_regressed(Sim *sim, const SimCommit *commit, const SimChange *change)
+{
+    const LhBrake *brake = (const LhBrake *)sim_get(sim, LH_KIND_BRAKE, "cache-evictor");
+    gboolean confirmed = brake != NULL && lh_object_known(&brake->o) && brake->confirmed_at >= 0;
+    if (commit->alive && commit->by->regressed && !confirmed)
+        sim_fail(sim, GROUP, "%s is ordered away by %s, which saw etcd go back", change->key,
+                 commit->by->client);
+}
+
+static void check_evict(Sim *sim, const SimCommit *commit, const SimChange *change)
 {
     g_autofree char *item = lh_name_part(change->name, 2);
     const char *why = "";
     sim->counters.evictions++;
     if (item == NULL || !may_go(sim, item, &why))
         sim_fail(sim, GROUP, "%s is ordered away, but %s", change->key, why);
+    check_fate_relied(sim, commit, change, item);
+    check_regressed(sim, commit, change);
     check_brake(sim, change);
 }
 
-static gboolean assigned(const Sim *sim, const char *item)
-{
-    GHashTableIter iter;
-    gpointer key;
-    g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_ASSIGNMENT]);
-    while (g_hash_table_iter_next(&iter, &key, NULL)) {
-        g_autofree char *other = lh_name_part(key, 2);
-        if (g_strcmp0(other, item) == 0)
-            return TRUE;
-    }
-    return FALSE;
-}
-
-static void check_replica_gone(Sim *sim, const SimChange *change)
+static void check_replica_gone(Sim *sim, const SimCommit *commit, const SimChange *change)
 {
     const char *why = "";
     if (!may_go(sim, change->name, &why))
         sim_fail(sim, GROUP, "%s is deleted, but %s", change->key, why);
+    check_fate_relied(sim, commit, change, change->name);
 }
 
 static void check_replica_came(Sim *sim, const SimCommit *commit, const SimChange *change)
@@ -116,6 +127,10 @@ static void check_replica_came(Sim *sim, const SimCommit *commit, const SimChang
     else if (!commit->commit->late && replica->expires_at < sim_wall(sim) - late)
         sim_fail(sim, GROUP, "%s: it has been expired for %" G_GINT64_FORMAT " ms", change->key,
                  sim_wall(sim) - replica->expires_at);
+    else if (!sim_relied_on(commit->commit, LH_KIND_SNAPSHOT, replica->snapshot,
+                            snapshot->o.mod_rev) ||
+             !sim_relied_on(commit->commit, LH_KIND_DELETION, replica->snapshot, 0))
+        sim_fail(sim, GROUP, "%s: its snapshot or a Deletion was not compared", change->key);
 }
 
 /* Somebody wrote over what the brake remembers. */
@@ -131,12 +146,23 @@ static void on_commit(Sim *sim, const SimCommit *commit)
     for (guint i = 0; i < commit->n && commit->manager; i++) {
         const SimChange *change = &commit->changes[i];
         if (change->kind == LH_KIND_REPLICA && change->event->is_delete)
-            check_replica_gone(sim, change);
+            check_replica_gone(sim, commit, change);
         else if (change->kind == LH_KIND_ASSIGNMENT && change->after != NULL &&
                  lh_object_known(change->after) &&
                  ((const LhAssignment *)change->after)->action == LH_ACTION_EVICT)
-            check_evict(sim, change);
+            check_evict(sim, commit, change);
     }
+}
+
+/* A Confirmation that somebody gave after etcd was restored. */
+static void note_confirmed(Sim *sim, const SimChange *change)
+{
+    const LhBrake *brake = (const LhBrake *)change->after;
+    if (change->kind != LH_KIND_BRAKE || brake == NULL || !lh_object_known(&brake->o) ||
+        brake->confirmed_at < 0)
+        return;
+    for (guint i = 0; i < sim->options.managers; i++)
+        sim->processes[i].regressed = FALSE;
 }
 
 static void after(Sim *sim, const SimCommit *commit)
@@ -144,9 +170,10 @@ static void after(Sim *sim, const SimCommit *commit)
     assigned_lately(sim);
     for (guint i = 0; i < commit->n && commit->manager; i++) {
         const SimChange *change = &commit->changes[i];
+        note_confirmed(sim, change);
         if (change->kind != LH_KIND_REPLICA)
             continue;
-        if (change->after == NULL && assigned(sim, change->name))
+        if (change->after == NULL && sim_assignments_of(sim, change->name) != NULL)
             sim_fail(sim, GROUP, "%s is deleted while a node has it", change->key);
         else if (change->after != NULL && change->before == NULL && lh_object_known(change->after))
             check_replica_came(sim, commit, change);

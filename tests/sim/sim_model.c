@@ -7,6 +7,9 @@
 
 #include <string.h>
 
+#define GROUP        "model"
+#define VERIFY_EVERY 400 /* changes of assignments */
+
 static gint64 *boxed(gint64 value)
 {
     return g_memdup2(&value, sizeof value);
@@ -16,6 +19,12 @@ void sim_model_init(SimModel *model)
 {
     GHashTable **numbers[] = {&model->bytes, &model->gone_ms, &model->cordoned_ms};
     GHashTable **sets[] = {&model->ids, &model->epochs};
+    model->hosts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+    model->items = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
+                                         (GDestroyNotify)g_ptr_array_unref);
+    model->pairs = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    model->verify_in = VERIFY_EVERY;
+    model->digests = g_array_new(FALSE, FALSE, sizeof(guint64));
     for (guint kind = 0; kind < LH_N_KINDS; kind++)
         model->kinds[kind] = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
                                                    (GDestroyNotify)lh_object_unref);
@@ -31,6 +40,10 @@ void sim_model_clear(SimModel *model)
 {
     for (guint kind = 0; kind < LH_N_KINDS; kind++)
         g_hash_table_unref(model->kinds[kind]);
+    g_hash_table_unref(model->hosts);
+    g_hash_table_unref(model->items);
+    g_hash_table_unref(model->pairs);
+    g_array_unref(model->digests);
     g_hash_table_unref(model->bytes);
     g_hash_table_unref(model->gone_ms);
     g_hash_table_unref(model->cordoned_ms);
@@ -75,18 +88,192 @@ static void note_cordon(Sim *sim, const SimChange *change)
         g_hash_table_replace(sim->model.cordoned_ms, g_strdup(host), boxed(sim_now(sim)));
 }
 
+/* ---- assignments by node name, item and snapshot ---- */
+
+gboolean sim_place(const char *assignment, SimPlace *out)
+{
+    *out = (SimPlace){lh_name_part(assignment, 1), lh_name_part(assignment, 2), NULL};
+    if (out->node != NULL && out->item != NULL)
+        out->host = lh_node_name_of(out->node);
+    return out->host != NULL;
+}
+
+void sim_place_clear(SimPlace *place)
+{
+    g_free(place->node);
+    g_free(place->item);
+    g_free(place->host);
+}
+
+static void add_pair(SimModel *model, const SimPlace *place, gint sign)
+{
+    g_autofree char *snapshot = sim_snapshot_of(place->item);
+    if (snapshot == NULL)
+        return;
+    char *pair = g_strconcat(place->host, "/", snapshot, NULL);
+    gint n = GPOINTER_TO_INT(g_hash_table_lookup(model->pairs, pair)) + sign;
+    if (n == 0)
+        g_hash_table_remove(model->pairs, pair);
+    else
+        g_hash_table_replace(model->pairs, g_strdup(pair), GINT_TO_POINTER(n));
+    g_free(pair);
+}
+
+static void add_item(SimModel *model, const char *name, const SimPlace *place, gboolean add)
+{
+    GPtrArray *names = g_hash_table_lookup(model->items, place->item);
+    guint at;
+    if (names == NULL) {
+        names = g_ptr_array_new_with_free_func(g_free);
+        g_hash_table_insert(model->items, g_strdup(place->item), names);
+    }
+    if (add)
+        g_ptr_array_add(names, g_strdup(name));
+    else if (g_ptr_array_find_with_equal_func(names, name, g_str_equal, &at))
+        g_ptr_array_remove_index(names, at);
+    if (names->len == 0)
+        g_hash_table_remove(model->items, place->item);
+}
+
+/* @items: 1 it came, -1 it went, 0 only its bytes have changed. */
+static void add_use(SimModel *model, const char *name, gint64 bytes, gint items)
+{
+    g_auto(SimPlace) place = {0};
+    if (!sim_place(name, &place))
+        return;
+    SimUse *use = g_hash_table_lookup(model->hosts, place.host);
+    if (use == NULL) {
+        use = g_new0(SimUse, 1);
+        g_hash_table_insert(model->hosts, g_strdup(place.host), use);
+    }
+    use->bytes += bytes;
+    use->items += items;
+    if (items == 0)
+        return;
+    add_pair(model, &place, items);
+    add_item(model, name, &place, items > 0);
+}
+
+SimUse sim_use(const Sim *sim, const char *host)
+{
+    const SimUse *use = g_hash_table_lookup(sim->model.hosts, host);
+    return use == NULL ? (SimUse){0, 0} : *use;
+}
+
+const GPtrArray *sim_assignments_of(const Sim *sim, const char *item)
+{
+    return g_hash_table_lookup(sim->model.items, item);
+}
+
+guint sim_pair(const Sim *sim, const char *host, const char *snapshot)
+{
+    g_autofree char *pair = g_strconcat(host, "/", snapshot, NULL);
+    return GPOINTER_TO_UINT(g_hash_table_lookup(sim->model.pairs, pair));
+}
+
 static void note_assignment(Sim *sim, const SimChange *change)
 {
     const LhAssignment *assignment = (const LhAssignment *)change->after;
+    gboolean was = sim_get(sim, LH_KIND_ASSIGNMENT, change->name) != NULL;
+    gint64 before = sim_assignment_bytes(sim, change->name);
     if (assignment == NULL)
         g_hash_table_remove(sim->model.bytes, change->name);
     else if (lh_object_known(change->after))
         g_hash_table_replace(sim->model.bytes, g_strdup(change->name),
                              boxed(assignment->size_bytes));
+    add_use(&sim->model, change->name, sim_assignment_bytes(sim, change->name) - before,
+            (assignment != NULL) - was);
+}
+
+/* What was kept from change to change is what one finds when one counts. */
+static void verify(Sim *sim)
+{
+    g_autoptr(GHashTable) hosts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+    GHashTableIter iter;
+    gpointer key, value;
+    g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_ASSIGNMENT]);
+    while (g_hash_table_iter_next(&iter, &key, NULL)) {
+        g_auto(SimPlace) place = {0};
+        if (!sim_place(key, &place))
+            continue;
+        SimUse *use = g_hash_table_lookup(hosts, place.host);
+        if (use == NULL) {
+            use = g_new0(SimUse, 1);
+            g_hash_table_insert(hosts, g_strdup(place.host), use);
+        }
+        use->bytes += sim_assignment_bytes(sim, key);
+        use->items++;
+        const GPtrArray *names = sim_assignments_of(sim, place.item);
+        g_autofree char *snapshot = sim_snapshot_of(place.item);
+        if (names == NULL ||
+            !g_ptr_array_find_with_equal_func((GPtrArray *)names, key, g_str_equal, NULL))
+            sim_fail(sim, GROUP, "%s is not among the assignments of its item", (char *)key);
+        if (snapshot != NULL && sim_pair(sim, place.host, snapshot) == 0)
+            sim_fail(sim, GROUP, "%s is not among those of its snapshot", (char *)key);
+    }
+    g_hash_table_iter_init(&iter, sim->model.hosts);
+    while (g_hash_table_iter_next(&iter, &key, &value)) {
+        const SimUse *kept = value, *found = g_hash_table_lookup(hosts, key);
+        if (kept->items != (found == NULL ? 0 : found->items) ||
+            kept->bytes != (found == NULL ? 0 : found->bytes))
+            sim_fail(sim, GROUP, "%s: what it holds was counted wrongly", (char *)key);
+    }
+    sim->model.verify_in = VERIFY_EVERY;
+}
+
+/* ---- one number for all that exists ---- */
+
+static guint64 stir(guint64 sum, guint64 more)
+{
+    sum = (sum ^ more) * G_GUINT64_CONSTANT(0x9e3779b97f4a7c15);
+    return sum ^ sum >> 29;
+}
+
+guint64 sim_digest(LhKind kind, const char *name, gint64 create_rev, gint64 mod_rev, gint64 lease)
+{
+    guint64 sum = stir(g_str_hash(name), kind);
+    sum = stir(sum, (guint64)create_rev);
+    sum = stir(sum, (guint64)mod_rev);
+    return stir(sum, (guint64)lease);
+}
+
+gboolean sim_digest_at(const Sim *sim, gint64 revision, guint64 *out)
+{
+    gint64 i = revision - sim->model.digest_base;
+    if (i < 0 || i >= sim->model.digests->len)
+        return FALSE;
+    *out = g_array_index(sim->model.digests, guint64, i);
+    return TRUE;
+}
+
+static guint64 digest_of(const SimChange *change, const LhKv *kv)
+{
+    return sim_digest(change->kind, change->name, kv->create_rev, kv->mod_rev, kv->lease);
+}
+
+static void note_digest(Sim *sim, const SimCommit *commit)
+{
+    SimModel *model = &sim->model;
+    guint64 sum = model->digests->len == 0
+                      ? 0
+                      : g_array_index(model->digests, guint64, model->digests->len - 1);
+    if (model->digests->len == 0)
+        model->digest_base = commit->commit->revision;
+    for (guint i = 0; i < commit->n; i++) {
+        const SimChange *change = &commit->changes[i];
+        if (change->kind == LH_N_KINDS)
+            continue;
+        if (change->prev != NULL)
+            sum -= digest_of(change, change->prev);
+        if (!change->event->is_delete)
+            sum += digest_of(change, &change->event->kv);
+    }
+    g_array_append_val(model->digests, sum);
 }
 
 void sim_model_apply(Sim *sim, const SimCommit *commit)
 {
+    note_digest(sim, commit);
     for (guint i = 0; i < commit->n; i++) {
         const SimChange *change = &commit->changes[i];
         if (change->kind == LH_N_KINDS)
@@ -97,12 +284,61 @@ void sim_model_apply(Sim *sim, const SimCommit *commit)
             note_cordon(sim, change);
         else if (change->kind == LH_KIND_ASSIGNMENT)
             note_assignment(sim, change);
+        sim->model.verify_in -= change->kind == LH_KIND_ASSIGNMENT && sim->model.verify_in > 0;
         if (change->after == NULL)
             g_hash_table_remove(sim->model.kinds[change->kind], change->name);
         else
             g_hash_table_replace(sim->model.kinds[change->kind], g_strdup(change->name),
                                  lh_object_ref(change->after));
     }
+    if (sim->model.verify_in == 0)
+        verify(sim);
+}
+
+static void read_again(const LhKv *kv, gpointer data)
+{
+    Sim *sim = data;
+    const char *name, *key = kv->key + strlen(SIM_PREFIX);
+    LhKind kind;
+    if (!lh_key_split(key, &kind, &name))
+        return;
+    SimChange change = {
+        .prev = kv,
+        .key = key,
+        .kind = kind,
+        .name = name,
+        .after = lh_object_parse(kind, name, kv->value, kv->value_len, kv->create_rev, kv->mod_rev,
+                                 kv->lease),
+    };
+    if (kind == LH_KIND_ACCEPTED)
+        note_cordon(sim, &change);
+    else if (kind == LH_KIND_ASSIGNMENT)
+        note_assignment(sim, &change);
+    else if (kind == LH_KIND_NODE && strchr(name, '/') != NULL)
+        g_hash_table_add(sim->model.ids, g_strdup(strchr(name, '/') + 1));
+    g_hash_table_replace(sim->model.kinds[kind], g_strdup(name), (gpointer)change.after);
+    g_array_index(sim->model.digests, guint64, 0) += digest_of(&change, kv);
+}
+
+void sim_model_restored(Sim *sim)
+{
+    SimModel *model = &sim->model;
+    g_autofree char *end = lh_etcd_prefix_end(SIM_PREFIX);
+    for (guint kind = 0; kind < LH_N_KINDS; kind++)
+        g_hash_table_remove_all(model->kinds[kind]);
+    g_hash_table_remove_all(model->gone_ms);
+    g_hash_table_remove_all(model->cordoned_ms);
+    g_hash_table_remove_all(model->ids);
+    g_array_set_size(model->ordered_ms, 0);
+    g_hash_table_remove_all(model->hosts);
+    g_hash_table_remove_all(model->items);
+    g_hash_table_remove_all(model->pairs);
+    g_hash_table_remove_all(model->bytes);
+    g_array_set_size(model->digests, 0);
+    g_array_set_size(model->digests, 1);
+    g_array_index(model->digests, guint64, 0) = 0;
+    model->digest_base = fake_etcd_revision(sim->server);
+    fake_etcd_foreach(sim->server, SIM_PREFIX, end, 0, read_again, sim);
 }
 
 /* ---- questions ---- */

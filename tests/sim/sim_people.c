@@ -10,6 +10,7 @@
 
 #define SERVICES      5
 #define MAX_SNAPSHOTS 70
+#define PUBLISH_MS    20000 /* within which what is there from the start is published */
 
 typedef struct {
     gint64 window_s, replicas;
@@ -25,7 +26,8 @@ typedef struct {
 struct SimPeople {
     Service services[SERVICES];
     guint published;
-    GHashTable *mends; /* key → Mend */
+    GHashTable *mends;  /* key → Mend */
+    GHashTable *junked; /* set of all keys that ever held junk */
 };
 
 static const char *const set_names[] = {
@@ -53,6 +55,8 @@ static void put_service(Sim *sim, guint i)
     sim_put(sim, key, value, 0);
 }
 
+static void publish_one(Sim *sim, SimProcess *process, const char *text, gint64 number);
+
 void sim_people_begin(Sim *sim)
 {
     static const Service first[SERVICES] = {
@@ -62,11 +66,14 @@ void sim_people_begin(Sim *sim)
     sim->people = g_new0(SimPeople, 1);
     memcpy(sim->people->services, first, sizeof first);
     sim->people->mends = g_hash_table_new(g_str_hash, g_str_equal);
+    sim->people->junked = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     sim_put(sim, "desired/settings/cache-assigner",
             "{\"spec\":{\"failureGrace\":\"15s\",\"restoreReservePercent\":10}}", 0);
     sim_put(sim, "desired/settings/cache-evictor", "{\"spec\":{\"evictGrace\":\"1s\"}}", 0);
     for (guint i = 0; i < SERVICES; i++)
         put_service(sim, i);
+    for (guint i = 0; i < sim->options.snapshots; i++)
+        sim_later(sim, (gint64)i * PUBLISH_MS / sim->options.snapshots, publish_one, NULL, NULL, 0);
 }
 
 static void mend_free(Mend *mend)
@@ -85,6 +92,7 @@ void sim_people_free(Sim *sim)
         mend_free(value);
     }
     g_hash_table_unref(sim->people->mends);
+    g_hash_table_unref(sim->people->junked);
     g_clear_pointer(&sim->people, g_free);
 }
 
@@ -112,6 +120,41 @@ static void edit(Sim *sim)
     }
     sim->counters.edits++;
     put_service(sim, i);
+}
+
+static void change_mind(Sim *sim, SimProcess *process, const char *text, gint64 number)
+{
+    (void)process;
+    (void)text;
+    Service *service = &sim->people->services[number % SERVICES];
+    service->replicas = number / SERVICES;
+    if (service->exists)
+        put_service(sim, (guint)(number % SERVICES));
+}
+
+/* Fewer copies, and after a moment as many as before: on the same nodes, under the same names. */
+static void waver(Sim *sim)
+{
+    guint i = (guint)sim_below(sim, SERVICES);
+    Service *service = &sim->people->services[i];
+    gint64 before = service->replicas;
+    if (!service->exists || before == 0)
+        return;
+    service->replicas = sim_between(sim, 0, before - 1);
+    sim->counters.edits++;
+    put_service(sim, i);
+    sim_later(sim, sim_between(sim, 500, 15000), change_mind, NULL, NULL, before * SERVICES + i);
+}
+
+/* Things that change how much is done at once, and nothing that is promised. */
+static void edit_settings(Sim *sim)
+{
+    g_autofree char *value = g_strdup_printf(
+        "{\"spec\":{\"failureGrace\":\"15s\",\"restoreReservePercent\":10,\"strategy\":\"%s\","
+        "\"maxConcurrentLoads\":%" G_GINT64_FORMAT ",\"debounce\":\"%" G_GINT64_FORMAT "ms\"}}",
+        sim_chance(sim, 50) ? "spread" : "pack", sim_between(sim, 1, 6), sim_between(sim, 0, 400));
+    sim->counters.settings_edits++;
+    sim_put(sim, "desired/settings/cache-assigner", value, 0);
 }
 
 /* The last good one stays in force until the next edit. */
@@ -187,7 +230,8 @@ static void finish_snapshot(Sim *sim, SimProcess *process, const char *name, gin
 static void publish(Sim *sim)
 {
     g_autofree char *name = NULL, *uri = NULL;
-    if (g_hash_table_size(sim->model.kinds[LH_KIND_SNAPSHOT]) >= MAX_SNAPSHOTS)
+    if (g_hash_table_size(sim->model.kinds[LH_KIND_SNAPSHOT]) >=
+        MAX(MAX_SNAPSHOTS, sim->options.snapshots))
         return;
     name = g_strdup_printf("s%u-%03u", (guint)sim_below(sim, SERVICES), sim->people->published++);
     uri = g_strdup_printf("s3://bucket/%s/", name);
@@ -203,6 +247,14 @@ static void publish(Sim *sim)
                               (guint)sim_below(sim, sim->people->published));
     }
     put_snapshot(sim, name, uri, FALSE);
+}
+
+static void publish_one(Sim *sim, SimProcess *process, const char *text, gint64 number)
+{
+    (void)process;
+    (void)text;
+    (void)number;
+    publish(sim);
 }
 
 /* The name of a key of @kind that exists, or NULL; g_free. */
@@ -228,20 +280,29 @@ static void retire(Sim *sim)
 
 /* ---- junk ---- */
 
+static const char *const junk_values[] = {
+    "",
+    "not json",
+    "[]",
+    "{",
+    "{\"sizeBytes\":-5,\"state\":17}",
+    "{\"spec\":[],\"state\":\"sideways\",\"endTime\":\"9999-12-31T23:59:59Z\"}",
+    "\xff\xfe\x80",
+    "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]",
+};
+
 static char *junk_value(Sim *sim)
 {
-    static const char *const values[] = {
-        "",
-        "not json",
-        "[]",
-        "{",
-        "{\"sizeBytes\":-5,\"state\":17}",
-        "{\"spec\":[],\"state\":\"sideways\",\"endTime\":\"9999-12-31T23:59:59Z\"}",
-        "\xff\xfe\x80",
-        "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]",
-    };
-    guint i = (guint)sim_below(sim, G_N_ELEMENTS(values) + 1);
-    return i < G_N_ELEMENTS(values) ? g_strdup(values[i]) : g_strnfill(60000, 'x');
+    guint i = (guint)sim_below(sim, G_N_ELEMENTS(junk_values) + 1);
+    return i < G_N_ELEMENTS(junk_values) ? g_strdup(junk_values[i]) : g_strnfill(60000, 'x');
+}
+
+static gboolean is_junk(const LhKv *kv)
+{
+    gboolean found = kv->value_len > 0 && kv->value[0] == 'x';
+    for (guint i = 0; i < G_N_ELEMENTS(junk_values); i++)
+        found = found || strcmp(kv->value, junk_values[i]) == 0;
+    return found;
 }
 
 static void mend(Sim *sim, SimProcess *process, const char *key, gint64 number)
@@ -284,6 +345,7 @@ static void put_junk(Sim *sim, const char *key)
     sim_put(sim, key, junk, lease);
     was->junk_rev = fake_etcd_revision(sim->server);
     g_hash_table_insert(sim->people->mends, g_strdup(key), was);
+    g_hash_table_add(sim->people->junked, g_strdup(key));
     sim_later(sim, sim_between(sim, 1000, 45000), mend, NULL, key, 0);
 }
 
@@ -317,6 +379,53 @@ static void scatter_junk(Sim *sim)
         return;
     g_autofree char *key = lh_key(kind, name);
     put_junk(sim, key);
+}
+
+/* ---- etcd was restored ---- */
+
+/* What did not parse in the backup does not come right by itself; nor do orders of people that they
+ * have taken back since. */
+static void sweep(Sim *sim, LhKind kind)
+{
+    g_autoptr(GList) names = g_list_sort(g_hash_table_get_keys(sim->model.kinds[kind]),
+                                         (GCompareFunc)strcmp);
+    g_autoptr(GPtrArray) keys = g_ptr_array_new_with_free_func(g_free);
+    for (GList *l = names; l != NULL; l = l->next) {
+        const LhObject *object = sim_get(sim, kind, l->data);
+        if (!lh_object_known(object) || kind == LH_KIND_NODEPOLICY ||
+            (kind == LH_KIND_LEADER && lh_object_lease(object) == 0))
+            g_ptr_array_add(keys, lh_key(kind, l->data));
+        else if (kind == LH_KIND_SNAPSHOT && ((const LhSnapshot *)object)->live)
+            sim_later(sim, sim_between(sim, 500, 30000), finish_snapshot, NULL, object->name, 0);
+    }
+    for (guint i = 0; i < keys->len; i++)
+        sim_delete(sim, keys->pdata[i]);
+}
+
+/* Some of it parses. */
+static void sweep_junk(Sim *sim)
+{
+    g_autoptr(GList) keys = g_list_sort(g_hash_table_get_keys(sim->people->junked),
+                                        (GCompareFunc)strcmp);
+    for (GList *l = keys; l != NULL; l = l->next) {
+        const LhKv *kv = sim_kv(sim, l->data);
+        if (kv != NULL && is_junk(kv))
+            sim_delete(sim, l->data);
+    }
+}
+
+void sim_people_restored(Sim *sim)
+{
+    sweep_junk(sim);
+    for (guint kind = 0; kind < LH_N_KINDS; kind++)
+        sweep(sim, (LhKind)kind);
+    for (guint i = 0; i < SERVICES; i++) {
+        g_autofree char *name = service_name(i);
+        Service *service = &sim->people->services[i];
+        service->exists = sim_get(sim, LH_KIND_SERVICE, name) != NULL;
+        if (!service->exists)
+            sim_later(sim, sim_between(sim, 500, 60000), ask_again, NULL, NULL, i);
+    }
 }
 
 /* ---- operators ---- */
@@ -387,7 +496,9 @@ static void attend(Sim *sim)
 const SimActivity sim_people[] = {
     {"publish", 7000, 1, publish},
     {"edit", 22000, 1, edit},
+    {"waver", 25000, 0, waver},
     {"edit badly", 50000, 0, edit_badly},
+    {"edit settings", 60000, 0, edit_settings},
     {"delete a service", 150000, 0, delete_service},
     {"retire", 60000, 0, retire},
     {"junk", 9000, 0, scatter_junk},

@@ -9,9 +9,13 @@
 
 static void on_change(const LhObject *before, const LhObject *after, gpointer data)
 {
-    (void)before;
-    (void)after;
-    (void)data;
+    SimProcess *process = data;
+    if (before != NULL)
+        process->digest -= sim_digest((LhKind)before->kind, before->name, before->create_rev,
+                                      before->mod_rev, lh_object_lease(before));
+    if (after != NULL)
+        process->digest += sim_digest((LhKind)after->kind, after->name, after->create_rev,
+                                      after->mod_rev, lh_object_lease(after));
 }
 
 static void on_applied(gint64 revision, gpointer data)
@@ -47,7 +51,7 @@ static void start_manager(SimProcess *process)
     process->runtime = lh_runtime_new(process->env, process->etcd, process->mirror,
                                       process->metrics, lh_controllers(), &options);
     process->mirror_rev = 0;
-    process->applied = 0;
+    process->applied = process->digest = 0;
     lh_mirror_listen(process->mirror, &mirror_funcs, process);
     lh_mirror_start(process->mirror);
     lh_runtime_start(process->runtime);
@@ -89,6 +93,11 @@ void sim_process_start(SimProcess *process)
     if (process->state != SIM_DOWN)
         return;
     process->starts++;
+    process->doomed = process->regressed = FALSE;
+    if (process->unknown == NULL)
+        process->unknown = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+    g_hash_table_remove_all(process->unknown);
+    process->timeline = fake_etcd_timeline(sim->server);
     g_free(process->client);
     process->client = g_strdup_printf("%s#%u", process->name, process->starts);
     sim_trace(sim, "start %s", process->client);
@@ -184,31 +193,37 @@ void sim_process_clear(SimProcess *process)
 {
     free_parts(process);
     g_clear_pointer(&process->disk, g_hash_table_unref);
+    g_clear_pointer(&process->unknown, g_hash_table_unref);
     g_free(process->client);
     g_free(process->name);
 }
 
+/* "manager-3…" or "node-3…", ended by @end. */
+static SimProcess *of_name(Sim *sim, const char *name, char end)
+{
+    gboolean manager = g_str_has_prefix(name, "manager-");
+    const char *digits = manager                           ? name + strlen("manager-")
+                         : g_str_has_prefix(name, "node-") ? name + strlen("node-")
+                                                           : NULL;
+    char *stop;
+    if (digits == NULL || !g_ascii_isdigit(*digits))
+        return NULL;
+    guint64 i = g_ascii_strtoull(digits, &stop, 10) + (manager ? 0 : sim->options.managers);
+    gboolean is_one = *stop == end && i < sim->n_processes &&
+                      sim->processes[i].is_manager == manager;
+    return is_one ? &sim->processes[i] : NULL;
+}
+
 SimProcess *sim_process_of_client(Sim *sim, const char *client, gboolean *alive)
 {
-    const char *hash = strchr(client, '#');
-    *alive = FALSE;
-    for (guint i = 0; hash != NULL && i < sim->n_processes; i++) {
-        SimProcess *process = &sim->processes[i];
-        gsize len = strlen(process->name);
-        if (len == (gsize)(hash - client) && strncmp(process->name, client, len) == 0) {
-            *alive = process->state != SIM_DOWN && strcmp(process->client, client) == 0;
-            return process;
-        }
-    }
-    return NULL;
+    SimProcess *process = of_name(sim, client, '#');
+    *alive = process != NULL && process->state != SIM_DOWN && strcmp(process->client, client) == 0;
+    return process;
 }
 
 SimProcess *sim_process_of_node(Sim *sim, const char *node_name)
 {
-    for (guint i = 0; i < sim->n_processes; i++)
-        if (strcmp(sim->processes[i].name, node_name) == 0)
-            return &sim->processes[i];
-    return NULL;
+    return of_name(sim, node_name, '\0');
 }
 
 SimProcess *sim_any_process(Sim *sim, gboolean managers, gboolean agents)

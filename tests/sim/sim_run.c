@@ -16,6 +16,7 @@ typedef struct {
     const SimActivity *activity;
     LhTimer *timer;
     gint64 mean_ms;
+    guint n; /* its next occurrence */
 } Activity;
 
 typedef struct {
@@ -39,9 +40,44 @@ gint64 sim_wall(const Sim *sim)
     return SIM_WALL_START_MS + sim_now(sim);
 }
 
+static guint64 draw(guint64 *state) /* splitmix64 */
+{
+    guint64 x = *state += G_GUINT64_CONSTANT(0x9e3779b97f4a7c15);
+    x = (x ^ (x >> 30)) * G_GUINT64_CONSTANT(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * G_GUINT64_CONSTANT(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
+/* A stream of choices that depends on the seed, @name and @n alone. */
+static guint64 stream_of(const Sim *sim, const char *name, guint64 n)
+{
+    guint64 state = sim->options.seed ^ n << 40;
+    for (const char *p = name; *p != '\0'; p++) {
+        state ^= (guint8)*p;
+        draw(&state);
+        state = state * G_GUINT64_CONSTANT(1099511628211);
+    }
+    return draw(&state);
+}
+
 guint64 sim_below(Sim *sim, guint64 n)
 {
-    return sim_world_below(sim->world, n);
+    return draw(sim->stream) % n;
+}
+
+guint64 sim_check_below(Sim *sim, guint64 n)
+{
+    return draw(&sim->check_random) % n;
+}
+
+gboolean sim_off(const Sim *sim, SimPart part)
+{
+    return sim->options.off >> part & 1;
+}
+
+guint sim_scale(const Sim *sim)
+{
+    return MAX(1, sim->options.snapshots / (sim->options.agents * 8));
 }
 
 gint64 sim_between(Sim *sim, gint64 low, gint64 high)
@@ -122,15 +158,36 @@ static void run_activity(gpointer data);
 static void schedule(Activity *activity)
 {
     Sim *sim = activity->sim;
+    guint64 own = stream_of(sim, activity->activity->name, 2 * activity->n);
+    sim->stream = &own;
     gint64 delay = sim_between(sim, activity->mean_ms / 8, activity->mean_ms * 15 / 8);
+    sim->stream = &sim->random;
     activity->timer = lh_timer_in(sim->director, delay, run_activity, activity);
+}
+
+static void happen(Sim *sim, const Activity *activity)
+{
+    char *name = g_strdup_printf("%s/%u", activity->activity->name, activity->n);
+    guint64 own = stream_of(sim, activity->activity->name, 2 * activity->n + 1);
+    gboolean looks = activity->activity->always == 2;
+    gboolean left_out = sim->options.only != NULL &&
+                        !g_hash_table_contains(sim->options.only, name);
+    if (looks || !left_out) {
+        sim->stream = &own;
+        activity->activity->func(sim);
+        sim->stream = &sim->random;
+    }
+    if (sim->happened != NULL && !looks && !left_out)
+        g_ptr_array_add(sim->happened, g_steal_pointer(&name));
+    g_free(name);
 }
 
 static void run_activity(gpointer data)
 {
     Activity *activity = data;
     activity->timer = NULL;
-    activity->activity->func(activity->sim);
+    happen(activity->sim, activity);
+    activity->n++;
     schedule(activity);
 }
 
@@ -141,15 +198,25 @@ static void activity_free(gpointer data)
     g_free(activity);
 }
 
+static gint64 mean_of(const Sim *sim, const SimActivity *row, gboolean faults)
+{
+    if (faults && row->always == 0)
+        return row->mean_ms * 100 / MAX(sim->intensity, 25);
+    return row->always == 2 ? row->mean_ms : row->mean_ms / sim_scale(sim);
+}
+
 static void start_activities(Sim *sim, const SimActivity *table, gboolean faults)
 {
     for (; table->name != NULL; table++) {
-        if (!table->always && !sim_chance(sim, 75))
+        guint64 own = stream_of(sim, table->name, G_MAXUINT32);
+        sim->stream = &own;
+        gboolean chosen = table->always != 0 ||
+                          (sim_chance(sim, 75) && !(faults && sim_off(sim, SIM_PART_FAULTS)));
+        sim->stream = &sim->random;
+        if (!chosen)
             continue;
         Activity *activity = g_new0(Activity, 1);
-        *activity = (Activity){sim, table, NULL, table->mean_ms};
-        if (faults && table->always == 0)
-            activity->mean_ms = table->mean_ms * 100 / MAX(sim->intensity, 25);
+        *activity = (Activity){sim, table, NULL, mean_of(sim, table, faults), 0};
         g_ptr_array_add(sim->activities, activity);
         schedule(activity);
     }
@@ -159,7 +226,7 @@ static void start_activities(Sim *sim, const SimActivity *table, gboolean faults
 
 gint64 sim_agent_capacity(Sim *sim)
 {
-    return sim_between(sim, MIB_PER_AGENT / 2, MIB_PER_AGENT) * SIM_MIB;
+    return sim_between(sim, MIB_PER_AGENT / 2, MIB_PER_AGENT) * SIM_MIB * sim_scale(sim);
 }
 
 static void add_process(Sim *sim, gboolean is_manager, guint slot)
@@ -169,28 +236,35 @@ static void add_process(Sim *sim, gboolean is_manager, guint slot)
     process->is_manager = is_manager;
     process->name = g_strdup_printf("%s-%u", is_manager ? "manager" : "node", slot);
     process->wall_offset_ms = sim_between(sim, -500, 500);
+    process->disk_slow = 1;
+    if (sim_off(sim, SIM_PART_CLOCKS))
+        process->wall_offset_ms = 0;
     if (is_manager)
         return;
     process->set = slot % 5 == 4 ? "extra" : "default";
     process->zone = slot % 2 == 0 ? "zone-a" : "zone-b";
     process->capacity_bytes = sim_agent_capacity(sim);
-    process->capacity_items = ITEMS;
+    process->capacity_items = ITEMS * sim_scale(sim);
     process->disk = sim_disk_new();
 }
 
 static void start_world(Sim *sim)
 {
-    const FakeEtcdOptions options = {
+    FakeEtcdOptions options = {
         .fragment_events = sim_chance(sim, 30) ? 3 : 0,
         .lag_permille = sim_chance(sim, 40) ? 60 : 0,
         .auto_compact_revisions = sim_chance(sim, 40) ? sim_between(sim, 20, 400) : 0,
     };
+    if (sim_off(sim, SIM_PART_SERVER_MODES))
+        options = (FakeEtcdOptions){.fragment_events = 0};
     static const guint intensities[] = {0, 40, 100, 100, 150, 300, 500};
     sim->intensity = intensities[sim_below(sim, G_N_ELEMENTS(intensities))];
     sim->director = sim_machine_new(sim->world, "director");
     sim->server_env = sim_machine_new(sim->world, "etcd");
     sim->server = fake_etcd_new(sim->server_env, &options);
+    fake_etcd_on_write(sim->server, sim_faults_write, sim);
     fake_etcd_on_commit(sim->server, sim_check_commit, sim);
+    fake_etcd_on_unknown(sim->server, sim_check_unknown, sim);
     sim_trace(sim, "seed %" G_GUINT64_FORMAT ", faults at %u %%", sim->options.seed,
               sim->intensity);
     for (guint i = 0; i < sim->options.managers; i++)
@@ -235,9 +309,11 @@ static void end_world(Sim *sim)
     g_ptr_array_unref(sim->activities);
     g_ptr_array_unref(sim->laters);
     fake_etcd_on_commit(sim->server, NULL, NULL);
+    fake_etcd_on_unknown(sim->server, NULL, NULL);
     for (guint i = 0; i < sim->n_processes; i++)
         sim_process_clear(&sim->processes[i]);
     fake_etcd_free(sim->server);
+    sim_faults_free(sim);
     sim_people_free(sim);
     sim_model_clear(&sim->model);
     sim_trace_clear(sim);
@@ -249,13 +325,17 @@ void sim_run(const SimOptions *options, SimResult *out)
     g_autofree Sim *sim = g_new0(Sim, 1);
     sim->options = *options;
     sim->world = sim_world_new(options->seed);
+    sim->random = stream_of(sim, "main", 0);
+    sim->check_random = stream_of(sim, "checks", 0);
+    sim->stream = &sim->random;
+    sim->happened = options->record ? g_ptr_array_new_with_free_func(g_free) : NULL;
     sim->activities = g_ptr_array_new_with_free_func(activity_free);
     sim->laters = g_ptr_array_new_with_free_func(later_free);
     sim_model_init(&sim->model);
     sim_trace_setup(sim);
     start_world(sim);
     while (sim_now(sim) < options->chaos_ms && !sim->failed) {
-        sim_run_ms(sim, 60000);
+        sim_run_ms(sim, MIN(60000, options->chaos_ms - sim_now(sim)));
         fake_etcd_history_trim(sim->server, 10);
     }
     calm_down(sim);
@@ -267,6 +347,20 @@ void sim_run(const SimOptions *options, SimResult *out)
         .tail = sim->failed ? sim_trace_tail(sim) : NULL,
         .hash = sim->hash,
         .counters = sim->counters,
+        .ended_ms = sim_now(sim),
+        .happened = sim->happened,
+        .writes = sim->writes,
     };
+    for (guint i = 0; i < sim->n_processes; i++)
+        out->by_process[i] = sim->processes[i].writes;
     end_world(sim);
+}
+
+void sim_result_clear(SimResult *result)
+{
+    g_free(result->violation);
+    g_free(result->tail);
+    if (result->happened != NULL)
+        g_ptr_array_unref(result->happened);
+    *result = (SimResult){.failed = FALSE};
 }

@@ -60,27 +60,6 @@ static char *check_processes(Sim *sim)
 
 /* ---- room ---- */
 
-static void use_of(const Sim *sim, const char *host, const char *snapshot, gint64 *bytes,
-                   gint64 *items, gboolean *has_snapshot)
-{
-    GHashTableIter iter;
-    gpointer key;
-    *bytes = *items = 0;
-    *has_snapshot = FALSE;
-    g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_ASSIGNMENT]);
-    while (g_hash_table_iter_next(&iter, &key, NULL)) {
-        g_autofree char *node = lh_name_part(key, 1);
-        g_autofree char *item = lh_name_part(key, 2);
-        g_autofree char *name = node == NULL ? NULL : lh_node_name_of(node);
-        g_autofree char *its_snapshot = item == NULL ? NULL : sim_snapshot_of(item);
-        if (g_strcmp0(name, host) != 0)
-            continue;
-        *bytes += sim_assignment_bytes(sim, key);
-        *items += 1;
-        *has_snapshot |= g_strcmp0(its_snapshot, snapshot) == 0;
-    }
-}
-
 /* The name of a node that could take the replica; NULL: none. */
 static const char *room_for(const Sim *sim, const LhReplica *replica)
 {
@@ -88,14 +67,13 @@ static const char *room_for(const Sim *sim, const LhReplica *replica)
                                                              replica->snapshot);
     for (guint i = sim->options.managers; i < sim->n_processes; i++) {
         const SimProcess *process = &sim->processes[i];
-        gint64 bytes, items;
-        gboolean has;
         if (strcmp(process->set, replica->set) != 0)
             continue;
-        use_of(sim, process->name, replica->snapshot, &bytes, &items, &has);
+        SimUse use = sim_use(sim, process->name);
         gint64 room = process->capacity_bytes - process->capacity_bytes / 100 * (SIM_RESERVE + 1);
         gint64 slots = process->capacity_items - (process->capacity_items * SIM_RESERVE + 99) / 100;
-        if (!has && bytes + snapshot->size_bytes <= room && items + 1 <= slots)
+        if (sim_pair(sim, process->name, replica->snapshot) == 0 &&
+            use.bytes + snapshot->size_bytes <= room && use.items + 1 <= slots)
             return process->name;
     }
     return NULL;
@@ -105,15 +83,8 @@ static const char *room_for(const Sim *sim, const LhReplica *replica)
 
 static const char *node_with(const Sim *sim, const char *item)
 {
-    GHashTableIter iter;
-    gpointer key;
-    g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_ASSIGNMENT]);
-    while (g_hash_table_iter_next(&iter, &key, NULL)) {
-        g_autofree char *name = lh_name_part(key, 2);
-        if (g_strcmp0(name, item) == 0)
-            return key;
-    }
-    return NULL;
+    const GPtrArray *names = sim_assignments_of(sim, item);
+    return names == NULL ? NULL : names->pdata[0];
 }
 
 static gboolean is_live(const Sim *sim, const char *assignment, const LhReplica *replica)

@@ -78,6 +78,8 @@ static gboolean make_room(SimWork *work, gint64 bytes)
                 oldest_ms = data->used_ms;
             }
         }
+        if (work->process->disk_full)
+            return FALSE;
         if (used + bytes <= work->process->capacity_bytes)
             return TRUE;
         if (oldest == NULL)
@@ -139,6 +141,8 @@ static void check_hidden(const Thing *thing)
 {
     const SimProcess *process = thing->work->process;
     const char *id = lh_agent_id(process->agent);
+    if (process->timeline != fake_etcd_timeline(process->sim->server))
+        return; /* what it had hidden came back with a backup */
     g_autofree char *key = g_strdup_printf(LH_SIM_POOL "/%s/%s", id, thing->snapshot);
     const LhSearch *search = (const LhSearch *)sim_get(process->sim, LH_KIND_SEARCH, key);
     if (id != NULL && search != NULL && lh_object_known(&search->o) &&
@@ -152,7 +156,7 @@ static void end_release(Thing *thing)
     SimWork *work = thing->work;
     Sim *sim = work->process->sim;
     g_autofree char *item = g_strdup(thing->item);
-    if (!sim->calm && sim_chance(sim, STICK_PERCENT)) {
+    if (!sim->calm && !sim_off(sim, SIM_PART_WORK_FAULTS) && sim_chance(sim, STICK_PERCENT)) {
         g_autoptr(GError) error = g_error_new_literal(LH_ERROR, LH_ERR_IO, "busy");
         thing->state = THING_READY;
         work->funcs->released(item, error, work->data);
@@ -173,7 +177,12 @@ static void on_step(gpointer data)
         end_release(thing);
         return;
     }
-    thing->done = MIN(thing->bytes, thing->done + PROGRESS_MS * BYTES_PER_MS);
+    if (work->process->disk_full && thing->done < thing->bytes)
+        thing->fails = TRUE;
+    thing->done = thing->fails && work->process->disk_full
+                      ? thing->bytes
+                      : MIN(thing->bytes,
+                            thing->done + PROGRESS_MS * BYTES_PER_MS / work->process->disk_slow);
     if (thing->done == thing->bytes) {
         end_load(thing);
         return;
@@ -214,7 +223,8 @@ static void work_load(LhAgentWork *base, const char *item, const LhAssignment *a
     thing->snapshot = g_strdup(assignment->snapshot);
     thing->uri = g_strdup(assignment->uri);
     thing->bytes = MAX(1, assignment->size_bytes);
-    thing->fails = !sim->calm && sim_chance(sim, FAIL_PERCENT);
+    thing->fails = !sim->calm && !sim_off(sim, SIM_PART_WORK_FAULTS) &&
+                   sim_chance(sim, FAIL_PERCENT);
     g_hash_table_insert(work->things, thing->item, thing);
     const SimData *present = data_of(thing);
     if (present != NULL && present->complete && strcmp(present->uri, thing->uri) == 0) {

@@ -22,7 +22,7 @@
  *                      (needs a blocked loop and more than that of events)
  *   Lists              test_list, C: test_lists
  *   Reads              test_list: every request is linearizable; another_cluster_is_lost, revision_that_went_back,
- *                      a_member_that_lags
+ *                      a_member_that_lags, a_put_of_another_history_is_lost and those after it
  *   Limits             test_etcd: transactions_that_etcd_would_refuse
  *   Retries            test_rpc_status: a write's failure is UNKNOWN_OUTCOME unless etcd refused it;
  *                      unsent writes: test_remote
@@ -165,6 +165,21 @@ static void start_open(Fixture *f, gint64 cursor)
     expect(f, "opened\n");
 }
 
+/* The watcher asks whether @key was put at @revision; etcd has it at @present then (0: not at all). */
+static void answer_witness(Fixture *f, const char *key, gint64 revision, gint64 present)
+{
+    const ScriptCall *call = script_peek(f->etcd, S_RANGE);
+    LhKv kv = {.key = key, .key_len = strlen(key), .mod_rev = present};
+    LhRangeReply reply = {.header = {.cluster_id = CLUSTER, .revision = 1000000},
+                          .kvs = &kv,
+                          .n_kvs = present == 0 ? 0 : 1,
+                          .count = present == 0 ? 0 : 1};
+    assert_string_equal(call->key, key);
+    assert_int_equal(call->revision, revision);
+    assert_false(call->serializable);
+    script_answer_range(f->etcd, &reply);
+}
+
 static void from_now_on_means_after_the_created_reply(void **state)
 {
     Fixture *f = *state;
@@ -202,6 +217,7 @@ static void resumes_after_the_last_whole_revision(void **state)
     pass(f, 100);
     assert_int_equal(f->etcd->stream->start_revision, 7);
     script_created(f->etcd, 6);
+    answer_witness(f, "c", 6, 6);
     expect(f, "interrupted\nopened\n");
 }
 
@@ -241,6 +257,7 @@ static void fragments_of_a_lost_stream_are_forgotten(void **state)
     pass(f, 100);
     assert_int_equal(f->etcd->stream->start_revision, 6);
     script_created(f->etcd, 6);
+    answer_witness(f, "a", 5, 5);
     send(f, FALSE, 6, REVISIONS(6, 6));
     expect(f, "interrupted\nopened\nevents a@6 b@6 |6\n");
 }
@@ -396,6 +413,106 @@ static void created_twice_is_ignored(void **state)
     expect(f, "");
 }
 
+/* ---- another history: the revision has passed the cursor by the time the watch is back ---- */
+
+static void resume_after(Fixture *f, gboolean deletion)
+{
+    LhEtcdEvent event = {.is_delete = deletion,
+                         .kv = {.key = "a", .key_len = 1, .value = "", .mod_rev = 9}};
+    start_open(f, 5);
+    script_reply(f->etcd, (LhWatchReply){.header.revision = 9, .events = &event, .n_events = 1});
+    script_close(f->etcd);
+    pass(f, 100);
+    assert_int_equal(f->etcd->stream->start_revision, 10);
+    script_created(f->etcd, 50);
+    expect(f, "events a@9 |9\ninterrupted\n");
+}
+
+static void a_put_of_another_history_is_lost(void **state)
+{
+    Fixture *f = *state;
+    resume_after(f, FALSE);
+    send(f, FALSE, 50, REVISIONS(12));
+    expect(f, "");
+    answer_witness(f, "a", 9, 3);
+    expect(f, "lost 0\n");
+}
+
+static void a_put_that_was_never_there_is_lost(void **state)
+{
+    Fixture *f = *state;
+    resume_after(f, FALSE);
+    answer_witness(f, "a", 9, 0);
+    expect(f, "lost 0\n");
+}
+
+static void a_deletion_is_proved_by_what_was_there_before(void **state)
+{
+    Fixture *f = *state;
+    resume_after(f, TRUE);
+    answer_witness(f, "a", 9, 0);
+    expect(f, "");
+    answer_witness(f, "a", 8, 4);
+    expect(f, "opened\n");
+}
+
+static void a_deletion_of_another_history_is_lost(void **state)
+{
+    Fixture *f = *state;
+    resume_after(f, TRUE);
+    answer_witness(f, "a", 9, 0);
+    answer_witness(f, "a", 8, 0);
+    expect(f, "lost 0\n");
+}
+
+/* Behind when it answers first, and past the cursor a moment later. */
+static void catching_up_in_another_history_is_lost(void **state)
+{
+    Fixture *f = *state;
+    LhRangeReply caught_up = {.header = {.cluster_id = CLUSTER, .revision = 12}};
+    start_open(f, 5);
+    send(f, FALSE, 9, REVISIONS(9));
+    script_close(f->etcd);
+    pass(f, 100);
+    script_created(f->etcd, 7);
+    send(f, FALSE, 11, REVISIONS(11));
+    expect(f, "events a@9 |9\ninterrupted\n");
+    script_answer_range(f->etcd, &caught_up);
+    answer_witness(f, "a", 9, 6);
+    expect(f, "lost 0\n");
+}
+
+static void what_comes_before_the_proof_is_delivered_after_it(void **state)
+{
+    Fixture *f = *state;
+    resume_after(f, FALSE);
+    send(f, TRUE, 50, REVISIONS(12, 13));
+    send(f, FALSE, 50, REVISIONS(13));
+    expect(f, "");
+    answer_witness(f, "a", 9, 9);
+    expect(f, "opened\nevents a@12 |12\nevents b@13 a@13 |13\n");
+}
+
+static void a_witness_that_was_compacted_proves_nothing(void **state)
+{
+    Fixture *f = *state;
+    resume_after(f, FALSE);
+    script_fail(f->etcd, S_RANGE, LH_ERR_COMPACTED);
+    expect(f, "lost 9\n");
+}
+
+static void a_proof_that_fails_is_tried_again(void **state)
+{
+    Fixture *f = *state;
+    resume_after(f, FALSE);
+    script_fail(f->etcd, S_RANGE, LH_ERR_UNAVAILABLE);
+    expect(f, "interrupted\n");
+    pass(f, 200);
+    script_created(f->etcd, 50);
+    answer_witness(f, "a", 9, 9);
+    expect(f, "opened\n");
+}
+
 /* Milliseconds until the next stream is opened. */
 static gint64 wait_for_stream(Fixture *f)
 {
@@ -522,6 +639,15 @@ static void play(Fixture *f, const History *history)
     }
 }
 
+static void prove(Fixture *f, const History *history)
+{
+    if (history->delivered == 0)
+        return;
+    g_autofree char *name = g_strdup_printf("k%zu", history->delivered - 1);
+    gint64 revision = g_array_index(history->revisions, gint64, history->delivered - 1);
+    answer_witness(f, name, revision, revision);
+}
+
 static void any_fragmentation_and_any_closing(void **state)
 {
     Fixture *f = *state;
@@ -534,6 +660,7 @@ static void any_fragmentation_and_any_closing(void **state)
         LhWatcher *watcher = lh_watcher_start(f->env, &f->etcd->base, &options, &funcs, &history);
         while (history.delivered < revisions->len) {
             script_created(f->etcd, 1000000);
+            prove(f, &history);
             play(f, &history);
             script_close(f->etcd);
             wait_for_stream(f);
@@ -551,6 +678,14 @@ int main(void)
         TEST(from_now_on_means_after_the_created_reply),
         TEST(closed_before_created_begins_from_now_again),
         TEST(resumes_after_the_last_whole_revision),
+        TEST(a_put_of_another_history_is_lost),
+        TEST(a_put_that_was_never_there_is_lost),
+        TEST(a_deletion_is_proved_by_what_was_there_before),
+        TEST(a_deletion_of_another_history_is_lost),
+        TEST(catching_up_in_another_history_is_lost),
+        TEST(what_comes_before_the_proof_is_delivered_after_it),
+        TEST(a_witness_that_was_compacted_proves_nothing),
+        TEST(a_proof_that_fails_is_tried_again),
         TEST(the_headers_revision_is_no_progress),
         TEST(fragments_are_joined),
         TEST(fragments_of_a_lost_stream_are_forgotten),

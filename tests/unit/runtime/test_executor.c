@@ -423,6 +423,39 @@ static void its_own_late_rewrite_is_adopted(void **state)
     assert_true(adopted > 0); /* at least once a decision had been on its way */
 }
 
+/* The connection breaks, and the lease runs into doubt, while the instance stands still: it hears of both in
+ * one turn, and steps down before the round has ended. etcd has kept the lease: it leads again under the same
+ * key, which what it sent then still compares. */
+static void an_unknown_outcome_outlives_stepping_down(void **state)
+{
+    Lab *lab = lab_new(170);
+    Manager *manager = lab_manager(lab, "m0");
+
+    wait_for(lab, one_leads, 1000);
+    pass(lab, 1000);
+    gint64 epoch = lh_runtime_epoch(manager->runtime, NAME);
+    outcome = FAKE_FAULT_REPLY_LOST;
+    manager->tap->fault = fault_decisions;
+    manager->tap->faults_left = 1;
+    publish(lab, 0, 1);
+    while (manager->tap->faults_left == 1)
+        pass(lab, 1);
+    fake_etcd_elect(lab->server, 9000); /* no lease ends meanwhile */
+    sim_machine_pause(manager->env);
+    fake_etcd_client_reset(manager->tap->inner);
+    pass(lab, 8000);
+    sim_machine_resume(manager->env);
+    pass(lab, 1);
+    assert_false(leads(manager));
+    wait_for(lab, one_leads, 10000);
+    assert_int_equal(lh_runtime_epoch(manager->runtime, NAME), epoch);
+    wait_for(lab, quiet, 40000);
+    assert_true(manager->tap->rewrites > 0);
+    pass(lab, 30000);
+    check_placed_once(lab, 1);
+    lab_free(lab);
+}
+
 /* ---- conflicts and errors ---- */
 
 static gboolean poison_with_size; /* or with a compare that never holds */
@@ -619,6 +652,7 @@ int main(void)
         cmocka_unit_test(a_lost_request_is_looked_after),
         cmocka_unit_test(a_late_request_is_refused),
         cmocka_unit_test(its_own_late_rewrite_is_adopted),
+        cmocka_unit_test(an_unknown_outcome_outlives_stepping_down),
         cmocka_unit_test(a_conflict_for_ever_holds_up_nobody),
         cmocka_unit_test(an_invalid_group_holds_up_nobody),
         cmocka_unit_test(conflicts_end),

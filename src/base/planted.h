@@ -1,0 +1,54 @@
+/*
+ * Planted bugs: mistakes that the simulation must find, so that we know that it can.
+ *
+ * In all that ships LH_BUG() is the constant 0 and leaves no code. The test program sim-bugs (option
+ * planted_bugs, tests/sim/meson.build) compiles the files that have a planted bug once more with
+ * LH_PLANTED_BUGS, and chooses one at run time; tests/sim/sim_bugs.c runs each and fails when it is not
+ * found within its number of seeds. A bug changes what one line does, and never crashes by itself.
+ */
+#pragma once
+
+#include <glib.h>
+
+/* X(name in code, name on the command line, seeds within which it must be found, what is wrong) */
+#define LH_PLANTED_BUG_TABLE(X)                                                                    \
+    X(UNFENCED_WRITE, "unfenced-write", 1, "a transaction goes without the fence")                 \
+    X(FENCE_CREATE_ONLY, "fence-create-only", 1, "the fence compares the create revision only")    \
+    X(OUTCOME_NOT_VOIDED, "outcome-not-voided", 12, "an unknown outcome is not voided")            \
+    X(EARLY_FIRST_PLAN, "early-first-plan", 2,                                                     \
+      "a new leader plans before its mirror has caught up")                                        \
+    X(RELIANCES_DROPPED, "reliances-dropped", 1, "what a decision relied on is not compared")      \
+    X(LOST_DELETION, "lost-deletion", 12, "a relist does not see what was deleted meanwhile")      \
+    X(LIST_ERROR_EMPTY, "list-error-empty", 12, "a list that failed is taken for an empty one")    \
+    X(WATCH_SKIPS_ONE, "watch-skips-one", 12, "a watch resumes one revision too late")             \
+    X(TORN_REVISION, "torn-revision", 12, "a fragment is taken for a whole revision")              \
+    X(REGRESSION_IGNORED, "regression-ignored", 12, "a restored etcd puts nothing on the brake")   \
+    X(OLD_ANSWER_COUNTS, "old-answer-counts", 12, "an answer to an older order counts")            \
+    X(END_WITHOUT_ANSWER, "end-without-answer", 3, "an evicted assignment goes unanswered")        \
+    X(LOST_NODE_UNCHECKED, "lost-node-unchecked", 3, "a lost node's registration is not compared") \
+    X(NO_FAILURE_GRACE, "no-failure-grace", 3, "a lost node's items do not wait for its return")   \
+    X(RETRY_AT_ONCE, "retry-at-once", 3, "a failed load does not wait before the next attempt")    \
+    X(EVICTING_IS_FREE, "evicting-is-free", 3, "what is being evicted counts as free room")        \
+    X(UNKNOWN_IS_ABSENT, "unknown-is-absent", 3, "a snapshot that does not parse counts as gone")  \
+    X(BRAKE_AFTER_LIMIT, "brake-after-limit", 3, "the brake counts after a rate limit")            \
+    X(BRAKE_FORGETS, "brake-forgets", 3, "a new leader forgets what was evicted lately")           \
+    X(LAST_GOOD_FORGOTTEN, "last-good-forgotten", 12,                                              \
+      "a new leader withdraws the last good value")                                                \
+    X(FAILED_TOO_SOON, "failed-too-soon", 3, "a lost node is called failed at once")               \
+    X(LIVE_WHILE_LOADING, "live-while-loading", 3, "a node says live while it loads")              \
+    X(EVICTED_TOO_SOON, "evicted-too-soon", 3, "a node says evicted while it holds the data")      \
+    X(WARM_UNCOMPARED, "warm-uncompared", 3, "a registration is written over without comparing")
+
+typedef enum {
+#define X(name, text, seeds, what) LH_BUG_##name,
+    LH_PLANTED_BUG_TABLE(X)
+#undef X
+        LH_N_BUGS,
+} LhPlantedBug;
+
+#ifdef LH_PLANTED_BUGS
+extern LhPlantedBug lh_planted_bug; /* LH_N_BUGS: none */
+#define LH_BUG(name) (lh_planted_bug == LH_BUG_##name)
+#else
+#define LH_BUG(name) (FALSE)
+#endif
