@@ -163,8 +163,10 @@ static void end_release(Thing *thing)
         return;
     }
     check_hidden(thing);
-    g_hash_table_remove(work->process->disk, thing->snapshot);
+    g_autofree char *snapshot = g_strdup(thing->snapshot);
     g_hash_table_remove(work->things, item);
+    if (!is_held(work, snapshot)) /* by another replica of it */
+        g_hash_table_remove(work->process->disk, snapshot);
     work->funcs->released(item, NULL, work->data);
 }
 
