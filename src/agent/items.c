@@ -112,7 +112,10 @@ static void compose_search(Item *item, LhItemWrite *write)
 {
     const char *snapshot = item->held != NULL ? item->held->snapshot : NULL;
     gboolean live = !write->erase && write->state == LH_ITEM_LIVE;
-    if (!item->set->o.search || snapshot == NULL || (!live && !item->announced))
+    /* What gives it up takes the search key away whether we know of one or not: it comes back when etcd
+     * is restored from a backup. */
+    gboolean loading = !write->erase && write->state == LH_ITEM_LOADING;
+    if (!item->set->o.search || snapshot == NULL || (loading && !item->announced))
         return;
     write->search_key = g_strdup_printf("%sactual/search/cache/%s/%s", item->set->prefix,
                                         item->set->id, snapshot);

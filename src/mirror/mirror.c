@@ -36,7 +36,7 @@ struct LhMirror {
 
     gint64 revision;
     guint64 cluster_id;
-    gboolean open;
+    gboolean open, in_doubt;
     gboolean trust_progress; /* of the next watch */
     gint64 heard_ms;         /* monotonic, while no watcher exists */
 
@@ -354,16 +354,38 @@ static void on_interrupted(const GError *error, gpointer data)
     lh_log(LH_LOG_INFO, "watch interrupted", "why", error->message, "next", "resume", NULL);
 }
 
+static void watch_again(LhMirror *mirror)
+{
+    mirror->open = FALSE;
+    mirror->heard_ms = lh_watcher_last_heard_ms(mirror->watcher);
+    g_clear_pointer(&mirror->watcher, lh_watcher_free);
+    start_list(mirror);
+}
+
 static void on_lost(gint64 compact_revision, gpointer data)
 {
     LhMirror *mirror = data;
 
     lh_log(LH_LOG_WARNING, "watch lost", "revision", lh_fmt("%" G_GINT64_FORMAT, mirror->revision),
            "compacted", lh_fmt("%" G_GINT64_FORMAT, compact_revision), "next", "list again", NULL);
-    mirror->open = FALSE;
-    mirror->heard_ms = lh_watcher_last_heard_ms(mirror->watcher);
-    g_clear_pointer(&mirror->watcher, lh_watcher_free);
-    start_list(mirror);
+    watch_again(mirror);
+}
+
+void lh_mirror_doubt(LhMirror *mirror)
+{
+    if (mirror->in_doubt)
+        return;
+    mirror->in_doubt = TRUE;
+    lh_log(LH_LOG_WARNING, "etcd answered from before the mirror's revision", "revision",
+           lh_fmt("%" G_GINT64_FORMAT, mirror->revision), "next", "list again", NULL);
+    /* Without a watcher it lists already. */
+    if (mirror->watcher != NULL)
+        watch_again(mirror);
+}
+
+gboolean lh_mirror_in_doubt(const LhMirror *mirror)
+{
+    return mirror->in_doubt;
 }
 
 static const LhWatcherFuncs watcher_funcs = {
@@ -463,13 +485,15 @@ static void on_list_done(const LhEtcdHeader *header, const GError *error, gpoint
     mirror->attempts = 0;
     mirror->heard_ms = lh_mono_ms(mirror->env);
     if (mirror->revision != 0 &&
-        (header->revision < mirror->revision || header->cluster_id != mirror->cluster_id))
+        (header->revision < mirror->revision || header->cluster_id != mirror->cluster_id ||
+         mirror->in_doubt))
         tell_regressed(mirror, header->revision);
     if (mirror->listed != NULL)
         apply_list(mirror);
     drop_listed(mirror);
     mirror->revision = header->revision;
     mirror->cluster_id = header->cluster_id;
+    mirror->in_doubt = FALSE;
     if (!mirror->freed) {
         start_watch(mirror);
         lh_timer_clear(mirror->env, &mirror->trim);

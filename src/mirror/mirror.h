@@ -50,6 +50,12 @@ void lh_mirror_load(LhMirror *mirror, const char *key, const char *value, gsize 
 /* Ends a replay: reports @revision as applied. */
 void lh_mirror_loaded(LhMirror *mirror, gint64 revision);
 
+/* An answer of etcd proves that it is not where this mirror is: it went back in time, and the watch has
+ * not noticed yet. Lists again; until that is done the mirror is in doubt, and nothing should be decided
+ * from it. */
+void lh_mirror_doubt(LhMirror *mirror);
+gboolean lh_mirror_in_doubt(const LhMirror *mirror);
+
 const char *lh_mirror_prefix(const LhMirror *mirror);
 /* 0 until the first list is complete. */
 gint64 lh_mirror_revision(const LhMirror *mirror);

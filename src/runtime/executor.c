@@ -49,6 +49,7 @@ typedef struct {
     GArray *groups; /* guint: indexes into the plan */
     LhCallId call;
     gint64 sent_ms;
+    gint64 seen_rev; /* of the mirror when it was sent: the answer cannot be older */
 } Txn;
 
 struct LhExecution {
@@ -460,6 +461,8 @@ static void on_txn(const LhTxnReply *reply, const GError *error, gpointer data)
         lh_counter_add(runtime->metrics, "fenced_writes_rejected_total", NULL, 1);
         outcome = "fenced";
     }
+    if (error == NULL && reply->header.revision < txn->seen_rev)
+        lh_mirror_doubt(runtime->mirror);
     g_autofree char *labels = lh_labels("result", outcome, NULL);
     lh_counter_add(runtime->metrics, "etcd_txn_total", labels, 1);
     g_ptr_array_remove_fast(execution->txns, txn);
@@ -492,6 +495,7 @@ static void send_batch(LhExecution *execution)
         request.n_compares -= FENCE_COMPARES;
     }
     txn->sent_ms = lh_mono_ms(runner->runtime->env);
+    txn->seen_rev = lh_mirror_revision(runner->runtime->mirror);
     g_ptr_array_add(execution->txns, txn);
     txn->call = lh_etcd_txn(runner->runtime->etcd, &request, on_txn, txn);
 }

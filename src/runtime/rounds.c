@@ -194,7 +194,7 @@ static void schedule_idle(Runner *runner)
     LhRuntime *runtime = runner->runtime;
     gint64 now = lh_mono_ms(runtime->env), wall = lh_wall_ms(runtime->env), due = 0;
 
-    if (!lh_election_may_act(runner) || paused(runner) ||
+    if (!lh_election_may_act(runner) || paused(runner) || lh_mirror_in_doubt(runtime->mirror) ||
         lh_mirror_revision(runtime->mirror) < runner->wait_rev)
         return;
     if (runner->wake_wall_ms != 0 && runner->wake_wall_ms <= wall) {
