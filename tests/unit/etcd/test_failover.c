@@ -309,11 +309,26 @@ static guint in_use(const Fixture *f)
     return etcd_cluster_find(cluster, lh_etcd_grpc_endpoint(f->etcd));
 }
 
-static void check_lease(const Fixture *f)
+static gboolean is_alive(Fixture *f, guint number)
 {
+    (void)number;
+    return lh_lease_alive(f->lease);
+}
+
+/* When etcd's leader changes, no member answers keepalives for about 3.3 s, and the last one may have
+ * been sent 1.7 s before: doubt is possible, a loss is not, because the next leader gives every lease its
+ * whole time anew. */
+static void check_lease(Fixture *f)
+{
+    wait_until(f, "an answer to a keepalive", is_alive, 0);
     assert_int_equal(f->lost, 0);
+}
+
+/* While the leader stays, another member is asked in time. */
+static void check_no_doubt(Fixture *f)
+{
+    check_lease(f);
     assert_int_equal(f->doubts, 0);
-    assert_true(lh_lease_alive(f->lease));
 }
 
 static void restart(guint member)
@@ -331,6 +346,10 @@ static void members_killed_in_turn(void **state)
     Fixture *f = *state;
     for (guint round = 0; round < 4; round++) {
         guint member = in_use(f);
+        assert_true(
+            etcd_cluster_move_leader(cluster, (member + 1) % etcd_cluster_size(cluster), NULL));
+        wait_until(f, "writes", has_done, f->done + 2 * FLIGHT);
+        member = in_use(f);
         etcd_process_kill(etcd_cluster_member(cluster, member));
         wait_until(f, "writes through another member", has_done, f->done + 2 * FLIGHT);
         assert_int_not_equal(in_use(f), member);
@@ -399,7 +418,7 @@ static void frozen_under_a_watch(void **state)
     lh_log_setup(LH_LOG_ERROR, LH_LOG_TEXT);
     assert_int_not_equal(in_use(f), member);
     assert_true(silent);
-    check_lease(f);
+    check_no_doubt(f);
     f->stopping = FALSE;
     send_writes(f);
     wait_until(f, "writes through another member", has_done, f->done + 2 * FLIGHT);
