@@ -178,6 +178,11 @@ guint etcd_cluster_leader(EtcdCluster *cluster, gint except)
     g_error("the cluster has no leader after %d ms", LEADER_MS);
 }
 
+gboolean etcd_cluster_has_leader(EtcdCluster *cluster, guint i)
+{
+    return ask(cluster, i, "leader") != 0;
+}
+
 gboolean etcd_cluster_move_leader(EtcdCluster *cluster, guint to, GError **error)
 {
     guint from = etcd_cluster_leader(cluster, -1);

@@ -28,6 +28,8 @@ guint etcd_cluster_find(const EtcdCluster *cluster, const char *url); /* "http:/
 /* The number of the member that leads; waits up to 10 s until one does. @except: a member that is not
  * asked, and is not meant (one that is frozen); -1: none. */
 guint etcd_cluster_leader(EtcdCluster *cluster, gint except);
+/* Whether this member knows of a leader. */
+gboolean etcd_cluster_has_leader(EtcdCluster *cluster, guint i);
 gboolean etcd_cluster_move_leader(EtcdCluster *cluster, guint to, GError **error);
 
 /* Cuts a member off from the others, not from its clients; and ends that. */
