@@ -33,7 +33,14 @@ static const ErrorRow rows[] = {
 };
 G_STATIC_ASSERT(G_N_ELEMENTS(rows) == LH_N_ERRORS);
 
-G_DEFINE_QUARK(lh - error - quark, lh_error)
+/* Any thread: what G_DEFINE_QUARK makes would write its variable while another thread reads it. */
+GQuark lh_error_quark(void)
+{
+    static gsize quark;
+    if (g_once_init_enter(&quark))
+        g_once_init_leave(&quark, g_quark_from_static_string("lh-error-quark"));
+    return (GQuark)quark;
+}
 
 LhErrorClass lh_error_class(LhErrorCode code)
 {

@@ -29,6 +29,7 @@ struct LhContact {
     LhEndpoints endpoints;
     char *where; /* all of them */
     char *cacert, *cert, *key, *prefix, *prefix_end;
+    char *user; /* NULL: none */
     LhContactFuncs funcs;
     gpointer data;
 
@@ -221,7 +222,12 @@ static void fail(LhContact *contact, const GError *error)
 {
     if (g_error_matches(error, LH_ERROR, LH_ERR_AUTH) ||
         g_error_matches(error, LH_ERROR, LH_ERR_FORBIDDEN)) {
-        refuse(contact, error);
+        /* Who asks for a token says itself whom it was refused. */
+        gboolean named = contact->user == NULL || error->code != LH_ERR_FORBIDDEN;
+        g_autoptr(GError) said = g_error_new(
+            LH_ERROR, error->code, "etcd at %s: %s%s%s%s", contact->where, named ? "" : "user ",
+            named ? "" : contact->user, named ? "" : ": ", error->message);
+        refuse(contact, said);
         return;
     }
     if (contact->endpoints.tls && g_error_matches(error, LH_ERROR, LH_ERR_UNAVAILABLE)) {
@@ -329,6 +335,7 @@ LhContact *lh_contact_start(LhEnv *env, LhEtcd *etcd, const LhEtcdOptions *optio
     contact->cacert = g_strdup(options->cacert);
     contact->cert = g_strdup(options->cert);
     contact->key = g_strdup(options->key);
+    contact->user = g_strdup(options->user);
     contact->prefix = g_strdup(prefix);
     contact->prefix_end = lh_etcd_prefix_end(prefix);
     contact->funcs = *funcs;
@@ -361,6 +368,7 @@ void lh_contact_free(LhContact *contact)
     g_free(contact->cacert);
     g_free(contact->cert);
     g_free(contact->key);
+    g_free(contact->user);
     g_free(contact->prefix);
     g_free(contact->prefix_end);
     g_free(contact->trouble);

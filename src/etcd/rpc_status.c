@@ -2,7 +2,7 @@
  * gRPC status → LH_ERR.
  *
  * Decided by the status code. Where etcd (or gRPC itself) gives one code for several meanings, the row
- * names etcd's error constant (api/v3rpc/rpctypes/error.go), compared exactly; it stands before the
+ * names etcd's error constant (api/v3rpc/rpctypes/error.go, or the auth store's), compared exactly; it stands before the
  * row for the code alone. First match wins.
  *
  * A write's row says UNAVAILABLE only where etcd refuses before it proposes the write to raft.
@@ -12,6 +12,7 @@
 #include <string.h>
 
 enum {
+    RPC_UNKNOWN = 2,
     RPC_INVALID_ARGUMENT = 3,
     RPC_NOT_FOUND = 5,
     RPC_PERMISSION_DENIED = 7,
@@ -31,6 +32,8 @@ typedef struct {
 } StatusRow;
 
 static const StatusRow rows[] = {
+    /* As the store says it: 3.4 does not translate the errors of Alarm. */
+    {RPC_UNKNOWN, "auth: invalid auth token", LH_ERR_AUTH, LH_ERR_AUTH},
     {RPC_INVALID_ARGUMENT, "etcdserver: user name is empty", LH_ERR_AUTH, LH_ERR_AUTH},
     {RPC_INVALID_ARGUMENT, "etcdserver: authentication failed, invalid user ID or password",
      LH_ERR_AUTH, LH_ERR_AUTH},

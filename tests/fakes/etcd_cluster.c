@@ -5,6 +5,7 @@
 #include "etcd_cluster.h"
 
 #include "base/errors.h"
+#include "tests/fakes/relay.h"
 
 #include <poll.h>
 #include <string.h>
@@ -15,21 +16,45 @@
 struct EtcdCluster {
     GPtrArray *members;   /* of EtcdProcess */
     GPtrArray *endpoints; /* NULL-ended; the members' */
+    GPtrArray *relays;    /* one in front of each member's peer port, or none */
 };
 
-static gboolean launch(EtcdCluster *cluster, guint n, const char *const *args, GError **error)
+static gboolean prepare(EtcdCluster *cluster, const EtcdClusterOptions *options, GPtrArray *peers,
+                        GError **error)
 {
-    g_autoptr(GPtrArray) peers = g_ptr_array_new_with_free_func(g_free);
-    for (guint i = 0; i < n; i++) {
+    for (guint i = 0; i < options->members; i++) {
         g_autofree char *name = g_strdup_printf("m%u", i);
-        EtcdProcess *member = etcd_process_prepare(&(EtcdProcessOptions){.args = args}, name,
-                                                   error);
+        EtcdProcess *member = etcd_process_prepare(&options->each, name, error);
         if (member == NULL) {
             return FALSE;
+        }
+        if (options->relayed) {
+            Relay *relay = relay_new(etcd_process_peer_port(member));
+            etcd_process_set_peer_port(member, relay_port(relay));
+            g_ptr_array_add(cluster->relays, relay);
         }
         g_ptr_array_add(cluster->members, member);
         g_ptr_array_add(cluster->endpoints, (gpointer)etcd_process_endpoint(member));
         g_ptr_array_add(peers, etcd_process_peer(member));
+    }
+    return TRUE;
+}
+
+static gboolean enable_auth(EtcdCluster *cluster, GError **error)
+{
+    gboolean ok = etcd_process_enable_auth(cluster->members->pdata[0], error);
+    for (guint i = 1; ok && i < cluster->members->len; i++) {
+        ok = etcd_process_wait_auth(cluster->members->pdata[i], error);
+    }
+    return ok;
+}
+
+static gboolean launch(EtcdCluster *cluster, const EtcdClusterOptions *options, GError **error)
+{
+    g_autoptr(GPtrArray) peers = g_ptr_array_new_with_free_func(g_free);
+    guint n = options->members;
+    if (!prepare(cluster, options, peers, error)) {
+        return FALSE;
     }
     g_ptr_array_add(cluster->endpoints, NULL);
     g_ptr_array_add(peers, NULL);
@@ -45,7 +70,7 @@ static gboolean launch(EtcdCluster *cluster, guint n, const char *const *args, G
             return FALSE;
         }
     }
-    return TRUE;
+    return options->each.root_password == NULL || enable_auth(cluster, error);
 }
 
 static void member_free(gpointer member)
@@ -53,14 +78,26 @@ static void member_free(gpointer member)
     etcd_process_free(member);
 }
 
+static void relay_destroy(gpointer relay)
+{
+    relay_free(relay);
+}
+
 EtcdCluster *etcd_cluster_new(guint members, const char *const *args, GError **error)
+{
+    const EtcdClusterOptions options = {.members = members, .each = {.args = args}};
+    return etcd_cluster_new_with(&options, error);
+}
+
+EtcdCluster *etcd_cluster_new_with(const EtcdClusterOptions *options, GError **error)
 {
     for (int attempt = 1;; attempt++) {
         g_autoptr(GError) local = NULL;
         EtcdCluster *cluster = g_new0(EtcdCluster, 1);
         cluster->members = g_ptr_array_new_with_free_func(member_free);
         cluster->endpoints = g_ptr_array_new();
-        if (launch(cluster, members, args, &local)) {
+        cluster->relays = g_ptr_array_new_with_free_func(relay_destroy);
+        if (launch(cluster, options, &local)) {
             return cluster;
         }
         etcd_cluster_free(cluster);
@@ -79,6 +116,7 @@ void etcd_cluster_free(EtcdCluster *cluster)
     }
     g_ptr_array_unref(cluster->members);
     g_ptr_array_unref(cluster->endpoints);
+    g_ptr_array_unref(cluster->relays);
     g_free(cluster);
 }
 
@@ -140,6 +178,11 @@ guint etcd_cluster_leader(EtcdCluster *cluster, gint except)
     g_error("the cluster has no leader after %d ms", LEADER_MS);
 }
 
+gboolean etcd_cluster_has_leader(EtcdCluster *cluster, guint i)
+{
+    return ask(cluster, i, "leader") != 0;
+}
+
 gboolean etcd_cluster_move_leader(EtcdCluster *cluster, guint to, GError **error)
 {
     guint from = etcd_cluster_leader(cluster, -1);
@@ -151,4 +194,21 @@ gboolean etcd_cluster_move_leader(EtcdCluster *cluster, guint to, GError **error
     g_autofree char *reply = etcd_process_post(cluster->members->pdata[from],
                                                "/v3/maintenance/transfer-leadership", body, error);
     return reply != NULL;
+}
+
+/* A member says who it is in the first lines of each connection that it makes to another. */
+void etcd_cluster_isolate(EtcdCluster *cluster, guint i)
+{
+    g_autofree char *its = g_strdup_printf("X-Server-From: %" G_GINT64_MODIFIER "x\r\n",
+                                           ask(cluster, i, "member_id"));
+    for (guint j = 0; j < cluster->relays->len; j++) {
+        relay_refuse(cluster->relays->pdata[j], j == i ? "" : its);
+    }
+}
+
+void etcd_cluster_join(EtcdCluster *cluster)
+{
+    for (guint j = 0; j < cluster->relays->len; j++) {
+        relay_refuse(cluster->relays->pdata[j], NULL);
+    }
 }

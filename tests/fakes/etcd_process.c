@@ -28,6 +28,7 @@ struct EtcdProcess {
     char *cert, *key, *client_ca, *root_password; /* each may be NULL */
     /* With TLS the gateway has a port of its own: ours has no certificate. */
     guint16 client_port, gateway_port, peer_port;
+    guint16 peer_seen; /* peer_port, for the others */
     gboolean auth_on;
     pid_t pid;
 };
@@ -175,7 +176,7 @@ static char **argv_of(const EtcdProcess *etcd)
         ADD("--bcrypt-cost=4");
     }
     ADD("--listen-peer-urls=http://127.0.0.1:%u", etcd->peer_port);
-    ADD("--initial-advertise-peer-urls=http://127.0.0.1:%u", etcd->peer_port);
+    ADD("--initial-advertise-peer-urls=http://127.0.0.1:%u", etcd->peer_seen);
     ADD("--initial-cluster=%s", etcd->cluster);
     ADD("--logger=zap");
     ADD("--log-outputs=%s/log", etcd->dir);
@@ -256,7 +257,7 @@ gboolean etcd_process_wait(EtcdProcess *etcd, GError **error)
     return learn_version(etcd, error);
 }
 
-static gboolean switch_auth_on(EtcdProcess *etcd, GError **error)
+gboolean etcd_process_enable_auth(EtcdProcess *etcd, GError **error)
 {
     g_autofree char *user = g_strdup_printf("{\"name\":\"root\",\"password\":\"%s\"}",
                                             etcd->root_password);
@@ -276,10 +277,29 @@ static gboolean switch_auth_on(EtcdProcess *etcd, GError **error)
     return TRUE;
 }
 
+gboolean etcd_process_wait_auth(EtcdProcess *etcd, GError **error)
+{
+    gint64 deadline = g_get_monotonic_time() + READY_MS * 1000;
+    etcd->auth_on = TRUE;
+    for (;;) {
+        g_autofree char *token = fetch_token(etcd);
+        if (token != NULL) {
+            return TRUE;
+        }
+        if (g_get_monotonic_time() > deadline) {
+            g_set_error(error, LH_ERROR, LH_ERR_UNAVAILABLE, "%s gives no token after %d ms",
+                        etcd->binary, READY_MS);
+            return FALSE;
+        }
+        pause_ms(10);
+    }
+}
+
 static gboolean launch(EtcdProcess *etcd, GError **error)
 {
     return etcd_process_spawn(etcd, error) && etcd_process_wait(etcd, error) &&
-           (etcd->root_password == NULL || etcd->auth_on || switch_auth_on(etcd, error));
+           (etcd->root_password == NULL || etcd->auth_on ||
+            etcd_process_enable_auth(etcd, error));
 }
 
 static void remove_tree(const char *path)
@@ -323,7 +343,7 @@ EtcdProcess *etcd_process_prepare(const EtcdProcessOptions *options, const char 
     etcd->dir = g_dir_make_tmp("leasehold-etcd-XXXXXX", error);
     etcd->client_port = etcd_free_port();
     etcd->gateway_port = etcd->cert != NULL ? etcd_free_port() : etcd->client_port;
-    etcd->peer_port = etcd_free_port();
+    etcd->peer_port = etcd->peer_seen = etcd_free_port();
     etcd->endpoint = g_strdup_printf("%s127.0.0.1:%u", etcd->cert != NULL ? "https://" : "",
                                      etcd->client_port);
     etcd->cluster = etcd_process_peer(etcd);
@@ -335,7 +355,17 @@ EtcdProcess *etcd_process_prepare(const EtcdProcessOptions *options, const char 
 
 char *etcd_process_peer(const EtcdProcess *etcd)
 {
-    return g_strdup_printf("%s=http://127.0.0.1:%u", etcd->name, etcd->peer_port);
+    return g_strdup_printf("%s=http://127.0.0.1:%u", etcd->name, etcd->peer_seen);
+}
+
+void etcd_process_set_peer_port(EtcdProcess *etcd, guint16 port)
+{
+    etcd->peer_seen = port;
+}
+
+guint16 etcd_process_peer_port(const EtcdProcess *etcd)
+{
+    return etcd->peer_port;
 }
 
 void etcd_process_set_cluster(EtcdProcess *etcd, const char *initial_cluster)

@@ -55,9 +55,16 @@ char *etcd_process_post(const EtcdProcess *etcd, const char *path, const char *b
 EtcdProcess *etcd_process_prepare(const EtcdProcessOptions *options, const char *name,
                                   GError **error);
 char *etcd_process_peer(const EtcdProcess *etcd); /* "NAME=http://127.0.0.1:PORT"; g_free */
+/* Before etcd_process_peer: where the others reach it, if not at its own port. */
+void etcd_process_set_peer_port(EtcdProcess *etcd, guint16 port);
+guint16 etcd_process_peer_port(const EtcdProcess *etcd); /* its own */
 void etcd_process_set_cluster(EtcdProcess *etcd, const char *initial_cluster);
 gboolean etcd_process_spawn(EtcdProcess *etcd, GError **error); /* does not wait */
 gboolean etcd_process_wait(EtcdProcess *etcd, GError **error);  /* until it answers */
+/* With a root_password: switches authentication on, through one member; and waits until it is on at
+ * another. */
+gboolean etcd_process_enable_auth(EtcdProcess *etcd, GError **error);
+gboolean etcd_process_wait_auth(EtcdProcess *etcd, GError **error);
 
 /* A port of 127.0.0.1 that nobody listens on. */
 guint16 etcd_free_port(void);

@@ -6,7 +6,6 @@
 
 #include "base/log.h"
 #include "etcd/list.h"
-#include "etcd/transport_grpc.h"
 #include "etcd/watcher.h"
 #include "harness_internal.h"
 
@@ -42,25 +41,24 @@ static gboolean is_synced(World *world, gpointer data)
 
 World *world_new(void)
 {
+    return world_new_with(&(WorldOptions){0});
+}
+
+World *world_new_with(const WorldOptions *options)
+{
     g_autoptr(GError) error = NULL;
-    const char *endpoints[] = {NULL, NULL};
-    const LhEtcdOptions options = {.endpoints = endpoints};
     World *world = g_new0(World, 1);
     lh_log_setup(LH_LOG_ERROR, LH_LOG_TEXT);
     world_mark(world);
     world->procs = g_ptr_array_new_with_free_func(proc_free);
     world->dir = g_dir_make_tmp("leasehold-test-XXXXXX", &error);
-    world->etcd = error == NULL ? etcd_process_new(NULL, &error) : NULL;
-    if (world->etcd == NULL) {
-        fail_msg("%s", error->message);
-    }
+    g_assert_no_error(error);
+    etcd_start(world, options);
     world->objects = g_build_filename(world->dir, "objects", NULL);
     g_assert(g_mkdir(world->objects, 0755) == 0);
     world->env = lh_env_glib_new(NULL);
     world->now_ms = lh_wall_ms(world->env);
-    endpoints[0] = etcd_process_endpoint(world->etcd);
-    world->client = lh_etcd_grpc_new(&options, NULL, &error);
-    g_assert_no_error(error);
+    world->client = etcd_client_as(world, options->users ? "root" : NULL);
     world->mirror = lh_mirror_new(world->env, world->client, PREFIX);
     lh_mirror_start(world->mirror);
     world_wait(world, is_synced, NULL, "the test's own mirror follows etcd");
@@ -101,8 +99,9 @@ char *world_free(World *world)
     procs_end(world, wrong);
     lh_mirror_free(world->mirror);
     lh_etcd_free(world->client);
-    etcd_process_free(world->etcd);
+    /* Afterwards: it knows the members. */
     end_leftovers(world, wrong);
+    etcd_end(world);
     if (wrong->len > 0) {
         g_autofree char *tails = procs_tails(world);
         g_printerr("%s", tails);

@@ -1,6 +1,6 @@
 /*
- * A world of real processes for integration tests: one etcd, managers, agents, etcdctl, curl and the
- * command line, and a mirror of etcd to wait on.
+ * A world of real processes for integration tests: an etcd or a cluster of them, managers, agents,
+ * etcdctl, curl and the command line, and a mirror of etcd to wait on.
  *
  * Everything listens on loopback ports of its own and lives below one temporary directory. Children
  * die with the test (PDEATHSIG) and are signalled by their pid only; at the end of a world each of
@@ -13,8 +13,9 @@
 #pragma once
 
 #include "base/json.h"
+#include "etcd/transport_grpc.h"
 #include "mirror/mirror.h"
-#include "tests/fakes/etcd_process.h"
+#include "tests/fakes/etcd_cluster.h"
 
 #include <gio/gio.h>
 #include <setjmp.h>
@@ -30,9 +31,28 @@
 typedef struct World World;
 typedef struct Proc Proc;
 
+/* What a program is told of etcd: its --etcd-… arguments. NULL: it is not told. */
+typedef struct {
+    const char *endpoints, *cacert, *cert, *key, *user, *password_file;
+} EtcdAccess;
+
+typedef struct {
+    guint members;           /* 0: one etcd that is no cluster */
+    const char *const *args; /* more arguments for etcd, NULL-ended or NULL */
+    gboolean tls;            /* its clients come over https */
+    gboolean users;          /* authentication is on; world_user makes users */
+    gboolean relayed;        /* of a cluster: etcd_cluster_isolate */
+} WorldOptions;
+
 struct World {
-    EtcdProcess *etcd;
-    const char *endpoint; /* what managers are told instead of etcd's own (a proxy); NULL */
+    EtcdProcess *etcd;    /* of a cluster: the first member */
+    EtcdCluster *cluster; /* NULL: none */
+    EtcdAccess access;    /* what managers and agents that are started from now on are told */
+    char *endpoints;      /* all of etcd's; at first access.endpoints */
+    char *certs;          /* directory of the certificates */
+    CertFiles ca, server; /* with TLS */
+    gboolean users;
+    GPtrArray *texts;     /* what lives as long as the world */
     LhEnv *env;
     LhEtcd *client;
     LhMirror *mirror;
@@ -44,11 +64,29 @@ struct World {
 };
 
 World *world_new(void);
+World *world_new_with(const WorldOptions *options);
 /* NULL when everything ended as it should, else what did not; free with g_free. */
 char *world_free(World *world);
 /* For cmocka: *state is the World. */
 int world_setup(void **state);
 int world_teardown(void **state);
+
+/* ---- users of etcd ---- */
+
+#define ROOT_PASSWORD "root's pass"
+/* deploy/etcd-roles ARGUMENTS as root, to its end. */
+typedef struct Run Run;
+Run *etcd_roles(World *world, ...) G_GNUC_NULL_TERMINATED;
+/* A user of etcd, by deploy/etcd-roles, which must succeed. Returns the file of the password, which
+ * holds nothing but "NAME-secret-4711". */
+const char *world_user(World *world, const char *name, const char *role);
+char *world_password(const char *user); /* that; g_free */
+/* etcd's client in the product, as this user, "root" or (NULL) none. lh_etcd_free. */
+LhEtcd *etcd_client_as(World *world, const char *user);
+/* Replaces etcd's certificate, of the same authority (world->ca). NULL: by a good one. */
+void world_new_certificate(World *world, const CertSpec *spec);
+/* Programs started from now on are this user; NULL: none. */
+void world_as(World *world, const char *name);
 
 /* ---- waiting ---- */
 
@@ -157,10 +195,10 @@ void proc_kill(Proc *proc); /* SIGKILL, and waits */
 GArray *world_pids(World *world);
 
 /* A program that is run to its end. */
-typedef struct {
+struct Run {
     int code; /* exit code */
     char *out, *err;
-} Run;
+};
 
 Run *run_argv(World *world, const char *const *argv);
 Run *run(World *world, const char *program, ...) G_GNUC_NULL_TERMINATED;
@@ -170,6 +208,8 @@ void run_free(Run *run);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Run, run_free)
 /* etcdctl --endpoints … ARGUMENTS; must succeed. */
 void etcdctl(World *world, ...) G_GNUC_NULL_TERMINATED;
+/* The same as a user of world_user, or "root"; may fail. */
+Run *etcdctl_as(World *world, const char *user, ...) G_GNUC_NULL_TERMINATED;
 
 /* ---- HTTP ---- */
 

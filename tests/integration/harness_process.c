@@ -134,14 +134,27 @@ static void add_all(GPtrArray *argv, const char *const *words)
     }
 }
 
+/* The one place that says how a program is told of etcd. */
+static void add_access(GPtrArray *argv, const EtcdAccess *access)
+{
+    const char *const all[][2] = {
+        {"--etcd-endpoints", access->endpoints}, {"--etcd-cacert", access->cacert},
+        {"--etcd-cert", access->cert},           {"--etcd-key", access->key},
+        {"--etcd-user", access->user},           {"--etcd-password-file", access->password_file},
+    };
+    for (guint i = 0; i < G_N_ELEMENTS(all); i++) {
+        if (all[i][1] != NULL) {
+            g_ptr_array_add(argv, (gpointer)all[i][0]);
+            g_ptr_array_add(argv, (gpointer)all[i][1]);
+        }
+    }
+}
+
 Proc *manager_start_program(World *world, const char *program, const char *name,
                             const char *const *extra)
 {
     const char *const words[] = {program,
                                  "manager",
-                                 "--etcd-endpoints",
-                                 world->endpoint != NULL ? world->endpoint
-                                                         : etcd_process_endpoint(world->etcd),
                                  "--listen",
                                  "127.0.0.1:0",
                                  "--instance",
@@ -149,6 +162,7 @@ Proc *manager_start_program(World *world, const char *program, const char *name,
                                  NULL};
     g_autoptr(GPtrArray) argv = g_ptr_array_new();
     add_all(argv, words);
+    add_access(argv, &world->access);
     return server_start(world, name, argv, extra);
 }
 
@@ -190,8 +204,6 @@ Proc *agent_start(World *world, const AgentOptions *o)
                                  o->set != NULL ? o->set : "default",
                                  "--listen",
                                  "127.0.0.1:0",
-                                 "--etcd-endpoints",
-                                 etcd_process_endpoint(world->etcd),
                                  "--object-store-roots",
                                  root,
                                  o->zone != NULL ? "--zone" : NULL,
@@ -199,6 +211,7 @@ Proc *agent_start(World *world, const AgentOptions *o)
                                  NULL};
     g_autoptr(GPtrArray) argv = g_ptr_array_new();
     add_all(argv, words);
+    add_access(argv, &world->access);
     return server_start(world, o->name, argv, o->extra);
 }
 
@@ -307,6 +320,16 @@ static gboolean has_mark(const char *pid, const char *mark)
     return FALSE;
 }
 
+static gboolean is_etcd(World *world, pid_t pid)
+{
+    for (guint i = 0; world->cluster != NULL && i < etcd_cluster_size(world->cluster); i++) {
+        if (etcd_process_pid(etcd_cluster_member(world->cluster, i)) == pid) {
+            return TRUE;
+        }
+    }
+    return etcd_process_pid(world->etcd) == pid;
+}
+
 GArray *world_pids(World *world)
 {
     GArray *pids = g_array_new(FALSE, FALSE, sizeof(pid_t));
@@ -315,7 +338,7 @@ GArray *world_pids(World *world)
     while ((name = g_dir_read_name(dir)) != NULL) {
         pid_t pid = (pid_t)g_ascii_strtoll(name, NULL, 10);
         if (pid > 0 && pid != getpid() && has_mark(name, world->mark) &&
-            pid != etcd_process_pid(world->etcd)) {
+            !is_etcd(world, pid)) {
             g_array_append_val(pids, pid);
         }
     }
@@ -349,7 +372,7 @@ Run *run_argv(World *world, const char *const *argv)
     return run;
 }
 
-static GPtrArray *argv_of(const char *first, va_list args)
+GPtrArray *argv_of(const char *first, va_list args)
 {
     GPtrArray *argv = g_ptr_array_new();
     g_ptr_array_add(argv, (gpointer)first);
@@ -386,19 +409,4 @@ void run_free(Run *run)
     g_free(run->out);
     g_free(run->err);
     g_free(run);
-}
-
-void etcdctl(World *world, ...)
-{
-    va_list args;
-    va_start(args, world);
-    g_autoptr(GPtrArray) argv = argv_of("etcdctl", args);
-    va_end(args);
-    g_ptr_array_add(argv, (gpointer) "--endpoints");
-    g_ptr_array_add(argv, (gpointer)etcd_process_endpoint(world->etcd));
-    g_ptr_array_add(argv, NULL);
-    g_autoptr(Run) done = run_argv(world, (const char *const *)argv->pdata);
-    if (done->code != 0) {
-        world_fail(world, "etcdctl: %s", done->err);
-    }
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define ASSIGNMENTS "decided/assignments/cache/"
+#define ITEMS       "actual/items/cache/"
 
 /* "node/item" → the item, and the node into *node (g_free). */
 static const char *split_assignment(const char *key, char **node)
@@ -137,4 +138,61 @@ guint history_assignments_of_epoch(World *world, gint64 epoch)
              kv->create_rev == kv->mod_rev && epoch_of(kv) == epoch;
     }
     return n;
+}
+
+static char *answered_order(const Kv *kv)
+{
+    g_autoptr(cJSON) json = cJSON_ParseWithLength(kv->value, kv->len);
+
+    return g_strdup_printf("%" G_GINT64_FORMAT, lh_json_get_int(json, "assignment", 0));
+}
+
+char *history_written_once(World *world, const char *prefix)
+{
+    g_autoptr(GPtrArray) history = world_history(world, 0);
+    g_autoptr(GHashTable) present = g_hash_table_new(g_str_hash, g_str_equal);
+    guint n = 0;
+
+    for (guint i = 0; i < history->len; i++) {
+        const Kv *kv = g_ptr_array_index(history, i);
+        if (!g_str_has_prefix(kv->key, prefix))
+            continue;
+        if (kv->is_delete)
+            g_hash_table_remove(present, kv->key);
+        else if (!g_hash_table_add(present, kv->key))
+            return g_strdup_printf("%s was written again at revision %" G_GINT64_FORMAT ": %s",
+                                   kv->key, kv->mod_rev, kv->value);
+        n += !kv->is_delete;
+    }
+    return n > 0 ? NULL : g_strdup_printf("nothing below %s was ever written", prefix);
+}
+
+/* An item that a node loaded once: loading, perhaps some progress, live; and each for an order that etcd had
+ * at that time. */
+char *history_item_states(World *world)
+{
+    g_autoptr(GPtrArray) history = world_history(world, 0);
+    g_autoptr(GHashTable) live = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    g_autoptr(GHashTable) orders = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+
+    for (guint i = 0; i < history->len; i++) {
+        const Kv *kv = g_ptr_array_index(history, i);
+        if (kv->is_delete)
+            continue;
+        if (g_str_has_prefix(kv->key, ASSIGNMENTS)) {
+            g_hash_table_replace(orders, g_strdup(kv->key + strlen(ASSIGNMENTS)),
+                                 g_strdup_printf("%" G_GINT64_FORMAT, kv->mod_rev));
+        } else if (g_str_has_prefix(kv->key, ITEMS)) {
+            const char *name = kv->key + strlen(ITEMS);
+            g_autofree char *state = text_member(kv, "state");
+            g_autofree char *order = answered_order(kv);
+            if (g_strcmp0(g_hash_table_lookup(orders, name), order) != 0)
+                return g_strdup_printf("%s answers %s, which is not its order", kv->key, order);
+            if (g_hash_table_contains(live, name))
+                return g_strdup_printf("%s was live, and then %s", kv->key, state);
+            if (strcmp(state, "live") == 0)
+                g_hash_table_add(live, g_strdup(name));
+        }
+    }
+    return g_hash_table_size(live) > 0 ? NULL : g_strdup("no item ever was live");
 }

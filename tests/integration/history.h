@@ -16,3 +16,8 @@ char *history_no_writes_of(World *world, const char *controller, const char *ins
 guint history_assignments_of_epoch(World *world, gint64 epoch);
 /* Epoch (create revision) of the first leader key of @controller that @instance wrote; 0: none. */
 gint64 history_epoch_of(World *world, const char *controller, const char *instance);
+/* No key below @prefix was ever written while it was there; and there were some. */
+char *history_written_once(World *world, const char *prefix);
+/* For worlds in which nothing is evicted: every write of an item answers the order that etcd had then, and
+ * none comes after it was live. */
+char *history_item_states(World *world);

@@ -69,7 +69,7 @@ static void a_transaction_that_comes_late_is_refused(void **state)
     static const char *const long_lease[] = {"--lease-ttl", "30s", NULL};
     Proc *manager;
 
-    world->endpoint = proxy_endpoint(proxy);
+    world->access.endpoints = proxy_endpoint(proxy);
     manager = manager_start(world, "m-1", long_lease);
 
     world_put(world, "desired/services/first", "{\"spec\":{\"owner\":\"a\"}}");

@@ -66,6 +66,7 @@ static void one_code_for_two_meanings(void **state)
         {11, "etcdserver: mvcc: required revision has been compacted", LH_ERR_COMPACTED},
         {11, "etcdserver: mvcc: required revision is a future revision", LH_ERR_INVALID},
         {11, "etcdserver: too large lease TTL", LH_ERR_INVALID},
+        {2, "auth: invalid auth token", LH_ERR_AUTH},
         {3, "etcdserver: user name is empty", LH_ERR_AUTH},
         {3, "etcdserver: authentication failed, invalid user ID or password", LH_ERR_AUTH},
         {3, "etcdserver: revision of auth store is old", LH_ERR_AUTH},
