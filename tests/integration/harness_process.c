@@ -109,7 +109,10 @@ static gboolean is_serving(World *world, gpointer data)
     }
     at += strlen("address=");
     g_autofree char *address = g_strndup(at, strcspn(at, " \n"));
-    proc->url = g_strconcat("http://", address, NULL);
+    const char *scheme = strstr(at, " url=https://") != NULL ? "https" : "http";
+    gboolean anywhere = g_str_has_prefix(address, "0.0.0.0:");
+    proc->url = g_strdup_printf("%s://%s%s", scheme, anywhere ? "127.0.0.1" : "",
+                                anywhere ? strchr(address, ':') : address);
     return TRUE;
 }
 
@@ -369,16 +372,39 @@ Run *run(World *world, const char *program, ...)
     return run_argv(world, (const char *const *)argv->pdata);
 }
 
+static Run *run_cli(Proc *server, const Identity *who, GPtrArray *argv)
+{
+    const char *const words[] = {
+        "--server",     server->url, who->cacert != NULL ? "--cacert" : NULL,
+        who->cacert,    NULL,        who->cert != NULL ? "--cert" : NULL,
+        who->cert,      NULL,        who->key != NULL ? "--key" : NULL,
+        who->key,       NULL,        who->token_file != NULL ? "--token-file" : NULL,
+        who->token_file};
+    for (guint i = 0; i < G_N_ELEMENTS(words); i++) {
+        if (words[i] != NULL) {
+            g_ptr_array_add(argv, (gpointer)words[i]);
+        }
+    }
+    g_ptr_array_add(argv, NULL);
+    return run_argv(server->world, (const char *const *)argv->pdata);
+}
+
 Run *cli(Proc *server, ...)
 {
     va_list args;
     va_start(args, server);
     g_autoptr(GPtrArray) argv = argv_of("leasehold", args);
     va_end(args);
-    g_ptr_array_add(argv, (gpointer) "--server");
-    g_ptr_array_add(argv, server->url);
-    g_ptr_array_add(argv, NULL);
-    return run_argv(server->world, (const char *const *)argv->pdata);
+    return run_cli(server, &(Identity){0}, argv);
+}
+
+Run *cli_as(Proc *server, const Identity *who, ...)
+{
+    va_list args;
+    va_start(args, who);
+    g_autoptr(GPtrArray) argv = argv_of("leasehold", args);
+    va_end(args);
+    return run_cli(server, who, argv);
 }
 
 void run_free(Run *run)
