@@ -327,6 +327,24 @@ GArray *world_pids(World *world)
 
 /* ---- programs that run to their end ---- */
 
+typedef struct {
+    Run *run;
+    gboolean ended;
+} Running;
+
+static void on_run(GObject *source, GAsyncResult *result, gpointer data)
+{
+    Running *running = data;
+    g_subprocess_communicate_utf8_finish(G_SUBPROCESS(source), result, &running->run->out,
+                                         &running->run->err, NULL);
+    running->ended = TRUE;
+}
+
+static gboolean is_over(World *world, gpointer data)
+{
+    return ((const Running *)data)->ended;
+}
+
 Run *run_argv(World *world, const char *const *argv)
 {
     g_autoptr(GError) error = NULL;
@@ -344,9 +362,14 @@ Run *run_argv(World *world, const char *const *argv)
                                           NULL);
     g_autoptr(GSubprocess) process = g_subprocess_launcher_spawnv(
         launcher, (const char *const *)args->pdata, &error);
-    if (process == NULL ||
-        !g_subprocess_communicate_utf8(process, NULL, NULL, &run->out, &run->err, &error)) {
+    if (process == NULL) {
         world_fail(world, "%s: %s", argv[0], error->message);
+    }
+    Running running = {.run = run};
+    g_subprocess_communicate_utf8_async(process, NULL, NULL, on_run, &running);
+    world_wait(world, is_over, &running, "%s %s ends", argv[0], argv[1] != NULL ? argv[1] : "");
+    if (run->out == NULL || run->err == NULL) {
+        world_fail(world, "%s: what it prints is not UTF-8", argv[0]);
     }
     run->code = code_of(g_subprocess_get_status(process));
     return run;

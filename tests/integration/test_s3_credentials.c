@@ -128,7 +128,7 @@ static void what_cannot_be_right_is_refused_at_the_start(void **state)
         {"--object-store-endpoint", "http://a:" WRONG_SECRET "@b", "--object-store-endpoint: "},
         {"--object-store-region", "eu west", "--object-store-region: must be letters"},
         {"--object-store-addressing", "best", "--object-store-addressing: "},
-        {"--object-store-roots", "s3://Bad_Bucket/", "--object-store-roots: "},
+        {"--object-store-roots", "s3://b@d/", "--object-store-roots: "},
     };
     for (gsize i = 0; i < G_N_ELEMENTS(rows); i++) {
         g_autoptr(Run) agent = run(world, "leasehold", "agent", "--pool", "cache", "--name", "a",
