@@ -52,7 +52,13 @@ typedef struct {
 static gboolean check_settings(const LhConfig *config, GError **error)
 {
     gint64 ttl = lh_config_int(config, "leaseTtl");
+    const char *url = lh_config_string(config, "advertiseUrl");
 
+    if (url != NULL && !g_str_has_prefix(url, "http://") && !g_str_has_prefix(url, "https://")) {
+        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s: must be http://… or https://…",
+                    lh_config_source(config, "advertiseUrl"));
+        return FALSE;
+    }
     if (ttl < MIN_TTL_MS || ttl > MAX_TTL_MS) {
         g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s: must be from 2s to 60s",
                     lh_config_source(config, "leaseTtl"));
@@ -70,9 +76,7 @@ static void name_instance(Manager *manager)
                             ? g_strdup(set)
                             : g_strdup_printf("%s-%d-%04x", g_get_host_name(), (int)getpid(),
                                               (guint)(lh_random(manager->env) & 0xffff));
-    manager->url = url != NULL ? g_strdup(url)
-                               : g_strconcat(lh_http_server_scheme(manager->server), "://",
-                                             lh_http_server_address(manager->server), NULL);
+    manager->url = url != NULL ? g_strdup(url) : lh_http_server_url(manager->server);
 }
 
 static gboolean start_server(Manager *manager, GError **error)
@@ -169,8 +173,8 @@ static gboolean start(Manager *manager, GError **error)
         return FALSE;
     name_instance(manager);
     make_runtime(manager);
-    lh_log(LH_LOG_INFO, "serving", "address", lh_http_server_address(manager->server), "instance",
-           manager->instance, "version", LEASEHOLD_VERSION, NULL);
+    lh_log(LH_LOG_INFO, "serving", "address", lh_http_server_address(manager->server), "url",
+           manager->url, "instance", manager->instance, "version", LEASEHOLD_VERSION, NULL);
     return TRUE;
 }
 

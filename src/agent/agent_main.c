@@ -146,8 +146,6 @@ static gboolean split_hook(const LhConfig *c, const char *path, char ***argv, GE
 static gboolean find_url(Program *p, GError **error)
 {
     const char *set = lh_config_string(p->config, "advertiseUrl");
-    const char *address = lh_http_server_address(p->server);
-    const char *scheme = lh_http_server_scheme(p->server);
     if (set != NULL) {
         if (!g_str_has_prefix(set, "http://") && !g_str_has_prefix(set, "https://"))
             return bad(error, lh_config_source(p->config, "advertiseUrl"),
@@ -158,10 +156,7 @@ static gboolean find_url(Program *p, GError **error)
         p->url = g_strndup(set, n);
         return TRUE;
     }
-    if (g_str_has_prefix(address, "0.0.0.0:") || g_str_has_prefix(address, "[::]:"))
-        p->url = g_strdup_printf("%s://%s%s", scheme, g_get_host_name(), strrchr(address, ':'));
-    else
-        p->url = g_strdup_printf("%s://%s", scheme, address);
+    p->url = lh_http_server_url(p->server);
     return TRUE;
 }
 

@@ -527,6 +527,16 @@ const char *lh_http_server_scheme(const LhHttpServer *server)
     return server->tls != NULL ? "https" : "http";
 }
 
+char *lh_http_server_url(const LhHttpServer *server)
+{
+    const char *scheme = lh_http_server_scheme(server);
+    const char *address = server->address;
+    if (g_str_has_prefix(address, "0.0.0.0:") || g_str_has_prefix(address, "[::]:")) {
+        return g_strdup_printf("%s://%s%s", scheme, g_get_host_name(), strrchr(address, ':'));
+    }
+    return g_strdup_printf("%s://%s", scheme, address);
+}
+
 void lh_http_server_route(LhHttpServer *server, const char *method, const char *path, LhRole role,
                           LhHttpHandler handler, gpointer data)
 {

@@ -58,6 +58,8 @@ void lh_http_server_free(LhHttpServer *server);
 const char *lh_http_server_address(const LhHttpServer *server);
 /* "http" or "https". */
 const char *lh_http_server_scheme(const LhHttpServer *server);
+/* Where others reach it: "https://10.0.0.1:8083"; the host's name if it listens on every address. g_free. */
+char *lh_http_server_url(const LhHttpServer *server);
 
 /* @path: exact ("/healthz"), or ending in "/" + "*" for everything below. First match in order
  * added wins; no path: 404, path with another method: 405 with Allow. On loopback without

@@ -319,6 +319,9 @@ static char **normal_roots(const char *const *roots, GError **error)
                         "%s: must be file:///dir/ or s3://bucket/key/", roots[i]);
             return NULL;
         }
+        g_auto(LhS3Place) place = {0};
+        if (g_str_has_prefix(root, LH_S3_SCHEME) && !lh_s3_place_of(root, &place, error))
+            return NULL;
     }
     g_ptr_array_add(normal, NULL);
     return (char **)g_ptr_array_free(g_steal_pointer(&normal), FALSE);

@@ -23,13 +23,21 @@
 
 static void world_mark(World *world)
 {
+    /* Settings of whoever runs the tests. */
+    static const char *const not_ours[] = {"LEASEHOLD_SERVER",   "LEASEHOLD_TOKEN",
+                                           "LEASEHOLD_CACERT",   "LEASEHOLD_CERT",
+                                           "LEASEHOLD_KEY",      "AWS_PROFILE",
+                                           "AWS_CA_BUNDLE",      "AWS_ENDPOINT_URL",
+                                           "AWS_ACCESS_KEY_ID",  "AWS_REGION",
+                                           "AWS_DEFAULT_REGION", "AWS_SECRET_ACCESS_KEY",
+                                           "AWS_SESSION_TOKEN",  "AWS_SHARED_CREDENTIALS_FILE"};
     static guint number;
     world->mark = g_strdup_printf("%d-%u", (int)getpid(), ++number);
     g_setenv(MARK, world->mark, TRUE);
     g_setenv("ETCDCTL_API", "3", TRUE);
-    /* Settings of whoever runs the tests are not ours. */
-    g_unsetenv("LEASEHOLD_SERVER");
-    g_unsetenv("LEASEHOLD_TOKEN");
+    for (guint i = 0; i < G_N_ELEMENTS(not_ours); i++) {
+        g_unsetenv(not_ours[i]);
+    }
     /* Orphans of our children become our children: they can be found, and waited for. */
     prctl(PR_SET_CHILD_SUBREAPER, 1);
 }

@@ -159,7 +159,7 @@ char *snapshot_path(World *world, const char *name, const char *file); /* g_free
 struct Proc {
     World *world;
     char *name, *log;
-    char *url; /* http://127.0.0.1:PORT, of a server */
+    char *url; /* http://127.0.0.1:PORT or https://…, of a server */
     char *pid_text;
     GSubprocess *process;
     gboolean ended, excused; /* excused: how it ends is the test's business */
@@ -204,6 +204,13 @@ Run *run_argv(World *world, const char *const *argv);
 Run *run(World *world, const char *program, ...) G_GNUC_NULL_TERMINATED;
 /* `leasehold ARGUMENTS` against @server. */
 Run *cli(Proc *server, ...) G_GNUC_NULL_TERMINATED;
+/* Who asks, and which authority it trusts; what is NULL is left out. */
+typedef struct {
+    const char *cacert, *cert, *key; /* PEM files */
+    const char *token, *token_file;  /* both or none */
+} Identity;
+
+Run *cli_as(Proc *server, const Identity *who, ...) G_GNUC_NULL_TERMINATED;
 void run_free(Run *run);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Run, run_free)
 /* etcdctl --endpoints … ARGUMENTS; must succeed. */
@@ -226,6 +233,11 @@ Reply *http_send(const char *method, const char *url, const char *body, const ch
 Reply *http(Proc *server, const char *method, const char *path, const char *body);
 Reply *http_with(Proc *server, const char *method, const char *path, const char *body,
                  const char *header);
+Reply *http_as(Proc *server, const Identity *who, const char *method, const char *path,
+               const char *body);
+/* Any url, a body of JSON or none. */
+Reply *http_send_as(const Identity *who, const char *method, const char *url, const char *body,
+                    const char *const *headers);
 void reply_free(Reply *reply);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Reply, reply_free)
 /* Fails the test unless the status is that. */

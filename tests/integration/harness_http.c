@@ -26,7 +26,24 @@ static size_t on_header(char *data, size_t size, size_t n, void *user)
     return size * n;
 }
 
-Reply *http_send(const char *method, const char *url, const char *body, const char *const *headers)
+static void set_identity(CURL *curl, const Identity *who, struct curl_slist **headers)
+{
+    if (who->cacert != NULL) {
+        curl_easy_setopt(curl, CURLOPT_CAINFO, who->cacert);
+        curl_easy_setopt(curl, CURLOPT_CAPATH, NULL);
+    }
+    if (who->cert != NULL) {
+        curl_easy_setopt(curl, CURLOPT_SSLCERT, who->cert);
+        curl_easy_setopt(curl, CURLOPT_SSLKEY, who->key);
+    }
+    if (who->token != NULL) {
+        g_autofree char *line = g_strdup_printf("Authorization: Bearer %s", who->token);
+        *headers = curl_slist_append(*headers, line);
+    }
+}
+
+Reply *http_send_as(const Identity *who, const char *method, const char *url, const char *body,
+                    const char *const *headers)
 {
     Reply *reply = g_new0(Reply, 1);
     long status = 0;
@@ -41,6 +58,7 @@ Reply *http_send(const char *method, const char *url, const char *body, const ch
     if (!typed) {
         list = curl_slist_append(list, "Content-Type: application/json");
     }
+    set_identity(curl, who, &list);
     curl_easy_setopt(curl, CURLOPT_URL, url);
     curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
     curl_easy_setopt(curl, CURLOPT_TIMEOUT, (long)(WAIT_MS / 1000));
@@ -65,6 +83,18 @@ Reply *http_send(const char *method, const char *url, const char *body, const ch
     curl_slist_free_all(list);
     curl_easy_cleanup(curl);
     return reply;
+}
+
+Reply *http_send(const char *method, const char *url, const char *body, const char *const *headers)
+{
+    return http_send_as(&(Identity){0}, method, url, body, headers);
+}
+
+Reply *http_as(Proc *server, const Identity *who, const char *method, const char *path,
+               const char *body)
+{
+    g_autofree char *url = g_strconcat(server->url, path, NULL);
+    return http_send_as(who, method, url, body, NULL);
 }
 
 Reply *http_with(Proc *server, const char *method, const char *path, const char *body,

@@ -109,7 +109,10 @@ static gboolean is_serving(World *world, gpointer data)
     }
     at += strlen("address=");
     g_autofree char *address = g_strndup(at, strcspn(at, " \n"));
-    proc->url = g_strconcat("http://", address, NULL);
+    const char *scheme = strstr(at, " url=https://") != NULL ? "https" : "http";
+    gboolean anywhere = g_str_has_prefix(address, "0.0.0.0:");
+    proc->url = g_strdup_printf("%s://%s%s", scheme, anywhere ? "127.0.0.1" : "",
+                                anywhere ? strchr(address, ':') : address);
     return TRUE;
 }
 
@@ -347,6 +350,24 @@ GArray *world_pids(World *world)
 
 /* ---- programs that run to their end ---- */
 
+typedef struct {
+    Run *run;
+    gboolean ended;
+} Running;
+
+static void on_run(GObject *source, GAsyncResult *result, gpointer data)
+{
+    Running *running = data;
+    g_subprocess_communicate_utf8_finish(G_SUBPROCESS(source), result, &running->run->out,
+                                         &running->run->err, NULL);
+    running->ended = TRUE;
+}
+
+static gboolean is_over(World *world, gpointer data)
+{
+    return ((const Running *)data)->ended;
+}
+
 Run *run_argv(World *world, const char *const *argv)
 {
     g_autoptr(GError) error = NULL;
@@ -364,9 +385,14 @@ Run *run_argv(World *world, const char *const *argv)
                                           NULL);
     g_autoptr(GSubprocess) process = g_subprocess_launcher_spawnv(
         launcher, (const char *const *)args->pdata, &error);
-    if (process == NULL ||
-        !g_subprocess_communicate_utf8(process, NULL, NULL, &run->out, &run->err, &error)) {
+    if (process == NULL) {
         world_fail(world, "%s: %s", argv[0], error->message);
+    }
+    Running running = {.run = run};
+    g_subprocess_communicate_utf8_async(process, NULL, NULL, on_run, &running);
+    world_wait(world, is_over, &running, "%s %s ends", argv[0], argv[1] != NULL ? argv[1] : "");
+    if (run->out == NULL || run->err == NULL) {
+        world_fail(world, "%s: what it prints is not UTF-8", argv[0]);
     }
     run->code = code_of(g_subprocess_get_status(process));
     return run;
@@ -392,16 +418,39 @@ Run *run(World *world, const char *program, ...)
     return run_argv(world, (const char *const *)argv->pdata);
 }
 
+static Run *run_cli(Proc *server, const Identity *who, GPtrArray *argv)
+{
+    const char *const words[] = {
+        "--server",     server->url, who->cacert != NULL ? "--cacert" : NULL,
+        who->cacert,    NULL,        who->cert != NULL ? "--cert" : NULL,
+        who->cert,      NULL,        who->key != NULL ? "--key" : NULL,
+        who->key,       NULL,        who->token_file != NULL ? "--token-file" : NULL,
+        who->token_file};
+    for (guint i = 0; i < G_N_ELEMENTS(words); i++) {
+        if (words[i] != NULL) {
+            g_ptr_array_add(argv, (gpointer)words[i]);
+        }
+    }
+    g_ptr_array_add(argv, NULL);
+    return run_argv(server->world, (const char *const *)argv->pdata);
+}
+
 Run *cli(Proc *server, ...)
 {
     va_list args;
     va_start(args, server);
     g_autoptr(GPtrArray) argv = argv_of("leasehold", args);
     va_end(args);
-    g_ptr_array_add(argv, (gpointer) "--server");
-    g_ptr_array_add(argv, server->url);
-    g_ptr_array_add(argv, NULL);
-    return run_argv(server->world, (const char *const *)argv->pdata);
+    return run_cli(server, &(Identity){0}, argv);
+}
+
+Run *cli_as(Proc *server, const Identity *who, ...)
+{
+    va_list args;
+    va_start(args, who);
+    g_autoptr(GPtrArray) argv = argv_of("leasehold", args);
+    va_end(args);
+    return run_cli(server, who, argv);
 }
 
 void run_free(Run *run)
