@@ -298,8 +298,7 @@ gboolean etcd_process_wait_auth(EtcdProcess *etcd, GError **error)
 static gboolean launch(EtcdProcess *etcd, GError **error)
 {
     return etcd_process_spawn(etcd, error) && etcd_process_wait(etcd, error) &&
-           (etcd->root_password == NULL || etcd->auth_on ||
-            etcd_process_enable_auth(etcd, error));
+           (etcd->root_password == NULL || etcd->auth_on || etcd_process_enable_auth(etcd, error));
 }
 
 static void remove_tree(const char *path)

@@ -197,8 +197,7 @@ static Fleet *start(World *world, const char *manager_user, const char *agent_us
     Fleet *fleet = g_new0(Fleet, 1);
     fleet->world = world;
     world_put(world, "desired/settings/replica-creator", "{\"spec\":{\"debounce\":\"100ms\"}}");
-    world_put(world, "desired/settings/cache-assigner",
-              "{\"spec\":{\"maxConcurrentLoads\":50}}");
+    world_put(world, "desired/settings/cache-assigner", "{\"spec\":{\"maxConcurrentLoads\":50}}");
     world_put(world, "desired/services/x", "{\"spec\":{\"owner\":\"a\"}}");
     world_as(world, manager_user);
     for (guint i = 0; i < FLEET_MANAGERS; i++) {

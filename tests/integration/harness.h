@@ -52,7 +52,7 @@ struct World {
     char *certs;          /* directory of the certificates */
     CertFiles ca, server; /* with TLS */
     gboolean users;
-    GPtrArray *texts;     /* what lives as long as the world */
+    GPtrArray *texts; /* what lives as long as the world */
     LhEnv *env;
     LhEtcd *client;
     LhMirror *mirror;

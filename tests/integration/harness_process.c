@@ -156,13 +156,8 @@ static void add_access(GPtrArray *argv, const EtcdAccess *access)
 Proc *manager_start_program(World *world, const char *program, const char *name,
                             const char *const *extra)
 {
-    const char *const words[] = {program,
-                                 "manager",
-                                 "--listen",
-                                 "127.0.0.1:0",
-                                 "--instance",
-                                 name,
-                                 NULL};
+    const char *const words[] = {program,      "manager", "--listen", "127.0.0.1:0",
+                                 "--instance", name,      NULL};
     g_autoptr(GPtrArray) argv = g_ptr_array_new();
     add_all(argv, words);
     add_access(argv, &world->access);
@@ -340,8 +335,7 @@ GArray *world_pids(World *world)
     const char *name;
     while ((name = g_dir_read_name(dir)) != NULL) {
         pid_t pid = (pid_t)g_ascii_strtoll(name, NULL, 10);
-        if (pid > 0 && pid != getpid() && has_mark(name, world->mark) &&
-            !is_etcd(world, pid)) {
+        if (pid > 0 && pid != getpid() && has_mark(name, world->mark) && !is_etcd(world, pid)) {
             g_array_append_val(pids, pid);
         }
     }

@@ -167,13 +167,14 @@ char *history_written_once(World *world, const char *prefix)
     return n > 0 ? NULL : g_strdup_printf("nothing below %s was ever written", prefix);
 }
 
-/* An item that a node loaded once: loading, perhaps some progress, live; and each for an order that etcd had
- * at that time. */
+/* An item that a node loaded once: loading, perhaps some progress, live; each said once, and for an order that
+ * etcd had at that time. */
 char *history_item_states(World *world)
 {
     g_autoptr(GPtrArray) history = world_history(world, 0);
     g_autoptr(GHashTable) live = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     g_autoptr(GHashTable) orders = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+    g_autoptr(GHashTable) values = g_hash_table_new(g_str_hash, g_str_equal);
 
     for (guint i = 0; i < history->len; i++) {
         const Kv *kv = g_ptr_array_index(history, i);
@@ -188,6 +189,9 @@ char *history_item_states(World *world)
             g_autofree char *order = answered_order(kv);
             if (g_strcmp0(g_hash_table_lookup(orders, name), order) != 0)
                 return g_strdup_printf("%s answers %s, which is not its order", kv->key, order);
+            if (g_strcmp0(g_hash_table_lookup(values, name), kv->value) == 0)
+                return g_strdup_printf("%s was written again: %s", kv->key, kv->value);
+            g_hash_table_replace(values, (gpointer)name, kv->value);
             if (g_hash_table_contains(live, name))
                 return g_strdup_printf("%s was live, and then %s", kv->key, state);
             if (strcmp(state, "live") == 0)

@@ -18,6 +18,6 @@ guint history_assignments_of_epoch(World *world, gint64 epoch);
 gint64 history_epoch_of(World *world, const char *controller, const char *instance);
 /* No key below @prefix was ever written while it was there; and there were some. */
 char *history_written_once(World *world, const char *prefix);
-/* For worlds in which nothing is evicted: every write of an item answers the order that etcd had then, and
- * none comes after it was live. */
+/* For worlds in which nothing is evicted: every write of an item answers the order that etcd had then, says
+ * something new, and comes before it is live or makes it so. */
 char *history_item_states(World *world);

@@ -95,9 +95,8 @@ static void they_wait_for_etcd_and_begin(void **state)
     world_until(world, never, NULL, QUIET_MS);
     for (guint i = 0; i < G_N_ELEMENTS(both); i++) {
         assert_false(both[i]->ended);
-        assert_int_equal(count_logged(both[i], "level=warning") +
-                             count_logged(both[i], "level=error"),
-                         1);
+        assert_int_equal(
+            count_logged(both[i], "level=warning") + count_logged(both[i], "level=error"), 1);
         assert_true(count_logged(both[i], etcd_process_endpoint(world->etcd)) > 0);
     }
     must_say(manager, "/readyz", 503);
@@ -135,8 +134,7 @@ static void told_to_stop_before_etcd_was_there(void **state)
 /* ---- refused ---- */
 
 /* The log is lines of the log and one line for people, which says @says and names @names. */
-static void one_line_for_people(World *world, const Proc *proc, const char *says,
-                                const char *names)
+static void one_line_for_people(World *world, const Proc *proc, const char *says, const char *names)
 {
     g_autofree char *log = proc_log(proc);
     g_auto(GStrv) lines = g_strsplit(g_strchomp(log), "\n", -1);
@@ -144,7 +142,8 @@ static void one_line_for_people(World *world, const Proc *proc, const char *says
     for (guint i = 0; lines[i] != NULL; i++) {
         if (g_str_has_prefix(lines[i], "leasehold: ") && line == NULL) {
             line = lines[i];
-        } else if (!g_str_has_prefix(lines[i], "time=") || strstr(lines[i], "level=error") != NULL) {
+        } else if (!g_str_has_prefix(lines[i], "time=") ||
+                   strstr(lines[i], "level=error") != NULL) {
             world_fail(world, "%s: \"%s\"", proc->name, lines[i]);
         }
     }

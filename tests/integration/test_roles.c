@@ -188,7 +188,8 @@ static void must_deny(World *world, LhEtcd *etcd, const LhTxnRequest *txn, const
 /* By the product's client: a put, a delete, and either in the branch that is not taken. */
 static void client_is_denied(World *world, LhEtcd *etcd, const char *key)
 {
-    const LhTxnOp put = lh_txn_put(key, "{}", 0), del = lh_txn_delete(key), read = lh_txn_range(key);
+    const LhTxnOp put = lh_txn_put(key, "{}", 0), del = lh_txn_delete(key),
+                  read = lh_txn_range(key);
     const LhCompare never = lh_compare_create(key, 1 << 30);
     must_deny(world, etcd, &(LhTxnRequest){.success = &put, .n_success = 1}, key);
     must_deny(world, etcd, &(LhTxnRequest){.success = &del, .n_success = 1}, key);
@@ -335,7 +336,8 @@ static void people_and_publishers_keep_to_their_own(void **state)
                                                 "actual/nodes/cache/", "leaders/", NULL};
     static const char *const not_of_publishers[] = {"desired/services/", "decided/replicas/",
                                                     "actual/nodes/cache/", "leaders/", NULL};
-    static const char *const absent_people[] = {"published/snapshots/s-2", "decided/brakes/x", NULL};
+    static const char *const absent_people[] = {"published/snapshots/s-2", "decided/brakes/x",
+                                                NULL};
     static const char *const absent_publishers[] = {"desired/services/y", "decided/brakes/x", NULL};
     World *world = *state;
     start_all(world);
@@ -365,10 +367,8 @@ static void rights_changed_while_all_run(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(the_script_twice_changes_nothing),
-        TEST(bad_arguments_are_refused),
-        TEST(a_node_writes_nothing_but_its_pool),
-        TEST(people_and_publishers_keep_to_their_own),
+        TEST(the_script_twice_changes_nothing),   TEST(bad_arguments_are_refused),
+        TEST(a_node_writes_nothing_but_its_pool), TEST(people_and_publishers_keep_to_their_own),
         TEST(rights_changed_while_all_run),
     };
     cmocka_set_test_filter(g_getenv("LEASEHOLD_TEST_ONLY"));
