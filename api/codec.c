@@ -226,27 +226,45 @@ static gboolean read_string(Reader *r, const LhField *field, guint32 place, cons
     return TRUE;
 }
 
-/* Where the last segment begins. */
-static gsize split_uri(const char *uri, gsize len)
+/* Whether a text of that hash was met lately in another uri than that of hash @uri. One that only a single
+ * uri has, however often it is read, would cost more as an atom than it saves. */
+static gboolean met_lately(guint64 hash, guint64 uri)
 {
-    gsize at = len - 1;
-    while (at > 0 && uri[at - 1] != '/')
-        at--;
-    return at;
+    static struct {
+        guint32 text, uri;
+    } lately[4096], *slot;
+    slot = &lately[hash >> 52];
+    gboolean met = slot->text == (guint32)hash && slot->uri != (guint32)uri;
+    slot->text = (guint32)hash;
+    slot->uri = (guint32)uri;
+    return met;
 }
 
-/* In two parts when a directory of that hash was met lately: one that holds a single uri would cost more
- * as an atom than it saves. */
-static gboolean is_shared_dir(const char *dir, gsize len)
+static guint64 mix(guint64 hash, const char *text, gsize len)
 {
-    static guint32 lately[4096];
-    guint32 hash = 2166136261U; /* FNV-1a */
-    for (gsize i = 0; i < len; i++)
-        hash = (hash ^ (guchar)dir[i]) * 16777619U;
-    guint32 *slot = &lately[hash % G_N_ELEMENTS(lately)];
-    gboolean shared = *slot == hash;
-    *slot = hash;
-    return shared;
+    const guint64 odd = G_GUINT64_CONSTANT(0x9e3779b97f4a7c15);
+    for (guint64 word = 0; len > 0; word = 0) {
+        gsize n = MIN(len, sizeof word);
+        memcpy(&word, text, n);
+        hash = (hash ^ word ^ (guint64)n << 56) * odd;
+        hash ^= hash >> 32;
+        text += n;
+        len -= n;
+    }
+    return hash * odd;
+}
+
+/* How @uri, of @len bytes and hash @whole, is cut: *dir ends behind the longest directory above it that was
+ * met lately (0: none was), and *last is where its last segment begins. */
+static void split_uri(const char *uri, gsize len, guint64 whole, gsize *dir, gsize *last)
+{
+    guint64 hash = 0;
+    *dir = *last = 0;
+    for (gsize end; (end = *last + strcspn(uri + *last, "/") + 1) < len; *last = end) {
+        hash = mix(hash, uri + *last, end - *last);
+        if (end - *last > 1 && met_lately(hash, whole))
+            *dir = end;
+    }
 }
 
 static gboolean read_uri(Reader *r, const LhField *field, guint32 place, const cJSON *json,
@@ -261,13 +279,21 @@ static gboolean read_uri(Reader *r, const LhField *field, guint32 place, const c
         return FALSE;
     if (!lh_uri_check(text, &why))
         return lh_refuse(r->error, path, "%s", why->message);
-    gsize at = split_uri(text, len);
-    if (!is_shared_dir(text, at)) {
+    guint64 whole = mix(1, text, len);
+    gsize dir, last;
+    split_uri(text, len, whole, &dir, &last);
+    if (dir == 0) {
         lh_builder_set_string(r->b, place + (guint32)offsetof(LhUri, dir), text, len);
         return TRUE;
     }
-    lh_builder_set_atom(r->b, place + (guint32)offsetof(LhUri, dir), text, at);
-    lh_builder_set_shared(r->b, place + (guint32)offsetof(LhUri, last), text + at, len - 1 - at);
+    guint32 middle = place + (guint32)offsetof(LhUri, middle);
+    lh_builder_set_atom(r->b, place + (guint32)offsetof(LhUri, dir), text, dir);
+    if (last > dir && met_lately(mix(2, text + dir, last - dir), whole))
+        lh_builder_set_atom(r->b, middle, text + dir, last - dir);
+    else if (last > dir)
+        lh_builder_set_string(r->b, middle, text + dir - 1, last - dir + 1);
+    lh_builder_set_shared(r->b, place + (guint32)offsetof(LhUri, last), text + last,
+                          len - 1 - last);
     return TRUE;
 }
 

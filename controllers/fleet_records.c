@@ -119,7 +119,7 @@ void lh_fleet_link_orphan(LhFleet *fleet, LhFleetReplica *replica, const char *s
 void lh_fleet_drop_snapshot(LhFleet *fleet, LhFleetSnapshot *snapshot)
 {
     /* A Status that outlived its subject keeps the record until it is removed. */
-    if (snapshot->object != NULL || snapshot->deletion != NULL || snapshot->replicas != NULL ||
+    if (snapshot->object != NULL || snapshot->has_deletion || snapshot->replicas != NULL ||
         snapshot->missing_todo || snapshot->valid_todo)
         return;
     g_assert(snapshot->heap_slot == 0 && !snapshot->correct_todo);
