@@ -232,8 +232,8 @@ static gboolean met_lately(guint64 hash, guint64 uri)
 {
     static struct {
         guint32 text, uri;
-    } lately[4096], *slot;
-    slot = &lately[hash >> 52];
+    } lately[1 << 14], *slot;
+    slot = &lately[hash >> (64 - 14)];
     gboolean met = slot->text == (guint32)hash && slot->uri != (guint32)uri;
     slot->text = (guint32)hash;
     slot->uri = (guint32)uri;
