@@ -7,6 +7,8 @@
  */
 #include "api/builder.h"
 
+#include "api/atom.h"
+
 #include <string.h>
 
 static void area_init(LhBuilderArea *area)
@@ -115,25 +117,6 @@ void lh_builder_set_atom(LhBuilder *b, guint32 place, const char *text, gsize le
     note_place(&b->atoms, (guint32)len);
 }
 
-/* Neighbours mostly have the same atoms: a few that were used lately are found without the lock and the
- * hash of all. It holds a reference to each. */
-static const char *intern(const char *text, gsize len)
-{
-    static char *lately[256];
-    guint32 mix = (guint32)len;
-    for (gsize i = len > 8 ? len - 8 : 0; i < len; i++)
-        mix = mix * 31 + (guchar)text[i];
-    char **slot = &lately[mix % G_N_ELEMENTS(lately)];
-    if (*slot != NULL && g_ref_string_length(*slot) == len && memcmp(*slot, text, len) == 0)
-        return g_ref_string_acquire(*slot);
-    g_autofree char *copy = g_strndup(text, len);
-    char *atom = g_ref_string_new_intern(copy);
-    if (*slot != NULL)
-        g_ref_string_release(*slot);
-    *slot = g_ref_string_acquire(atom);
-    return atom;
-}
-
 static guint32 noted_place(const LhBuilderArea *area, gsize offset)
 {
     guint32 place;
@@ -159,7 +142,7 @@ gpointer lh_builder_finish(LhBuilder *b, LhSlab *slab, gboolean *in_slab)
         char *at = block + noted_place(&b->atoms, i);
         const char *text;
         memcpy(&text, at, sizeof text);
-        const char *atom = intern(text, noted_place(&b->atoms, i + sizeof(guint32)));
+        const char *atom = lh_atom_ref(text, noted_place(&b->atoms, i + sizeof(guint32)));
         memcpy(at, &atom, sizeof atom);
     }
     return block;

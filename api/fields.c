@@ -2,6 +2,7 @@
  * What follows from a table of LhField without any JSON being read or written: blank structs, defaults,
  * names of enums, who holds atoms.
  */
+#include "api/atom.h"
 #include "api/codec.h"
 
 #include <string.h>
@@ -141,17 +142,16 @@ void lh_codec_release(const LhField *fields, gpointer data)
     for (const LhField *field = fields; field->name != NULL; field++) {
         char *at = (char *)data + field->offset;
         if (field->type == LH_F_ATOM) {
-            char *atom;
+            const char *atom;
             memcpy(&atom, at, sizeof atom);
-            if (atom != NULL)
-                g_ref_string_release(atom);
+            lh_atom_unref(atom);
         } else if (field->type == LH_F_URI) {
             LhUri uri;
             memcpy(&uri, at, sizeof uri);
             if (uri.last != NULL)
-                g_ref_string_release((char *)uri.dir);
+                lh_atom_unref(uri.dir);
             if (uri.middle != NULL && uri.middle[0] != '/')
-                g_ref_string_release((char *)uri.middle);
+                lh_atom_unref(uri.middle);
         } else if (field->type == LH_F_STRUCT) {
             lh_codec_release(((const LhStructInfo *)field->sub)->fields, at);
         } else if (field->type == LH_F_ARRAY) {

@@ -1,5 +1,5 @@
 /*
- * Blocks of up to 254 records; none is empty. A full one is cut in two halves, but between two full ones, and at
+ * Blocks of up to 63 records; none is empty. A full one is cut in two halves, but between two full ones, and at
  * the end, a new one begins, so that what comes in order fills them. Two neighbours that would fit into three quarters
  * of a block become one. A place is normal when a record lies behind it in its block; only the end of the set
  * is not.
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#define BLOCK_RECORDS 254
+#define BLOCK_RECORDS 63
 
 struct LhSortedBlock {
     gsize n;
@@ -23,7 +23,8 @@ void lh_sorted_set_init(LhSortedSet *set, LhSortedCompare compare)
 void lh_sorted_set_clear(LhSortedSet *set)
 {
     for (guint i = 0; i < set->n_blocks; i++)
-        g_free(set->blocks[i]);
+        lh_slab_free(set->blocks[i]);
+    lh_slab_clear(&set->slab);
     g_free(set->blocks);
     lh_sorted_set_init(set, set->compare);
 }
@@ -108,6 +109,8 @@ LhSortedPlace lh_sorted_set_find(const LhSortedSet *set, gconstpointer key)
 
 /* ---- putting in and taking out ---- */
 
+G_STATIC_ASSERT(sizeof(LhSortedBlock) <= LH_SLAB_MAX_BYTES);
+
 static LhSortedBlock *insert_block(LhSortedSet *set, guint at)
 {
     if (set->n_blocks == set->room) {
@@ -116,14 +119,14 @@ static LhSortedBlock *insert_block(LhSortedSet *set, guint at)
     }
     memmove(set->blocks + at + 1, set->blocks + at, (set->n_blocks - at) * sizeof *set->blocks);
     set->n_blocks++;
-    set->blocks[at] = g_new(LhSortedBlock, 1);
+    set->blocks[at] = lh_slab_alloc(&set->slab, sizeof(LhSortedBlock));
     set->blocks[at]->n = 0;
     return set->blocks[at];
 }
 
 static void remove_block(LhSortedSet *set, guint at)
 {
-    g_free(set->blocks[at]);
+    lh_slab_free(set->blocks[at]);
     set->n_blocks--;
     memmove(set->blocks + at, set->blocks + at + 1, (set->n_blocks - at) * sizeof *set->blocks);
 }

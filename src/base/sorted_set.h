@@ -7,6 +7,8 @@
  */
 #pragma once
 
+#include "base/slab.h"
+
 #include <glib.h>
 
 /* The sign of @record's order against @key, which is of the caller's own type. */
@@ -24,6 +26,7 @@ typedef struct {
     guint n_blocks, room;
     gsize n;
     LhSortedCompare compare;
+    LhSlab slab;          /* of the blocks */
     LhSortedPlace latest; /* where a record was put last: the next one is tried behind it */
 } LhSortedSet;
 

@@ -99,7 +99,7 @@ static void blocks_are_full_enough(void **state)
 {
     (void)state;
     enum { UP, DOWN, INTO_THE_MIDDLE, AT_RANDOM, SHRUNK, N_ORDERS };
-    static const guint most[N_ORDERS] = {[UP] = 9,
+    static const guint most[N_ORDERS] = {[UP] = 10,
                                          [DOWN] = 17,
                                          [INTO_THE_MIDDLE] = 13,
                                          [AT_RANDOM] = 13,
@@ -121,7 +121,7 @@ static void blocks_are_full_enough(void **state)
         }
         for (guint i = 0; order == SHRUNK && i < n / 10 * 9; i++)
             lh_sorted_set_take(&set, lh_sorted_set_find(&set, &records[i]));
-        bytes = set.n_blocks * 256 * sizeof(gpointer) / set.n;
+        bytes = set.n_blocks * 512 / set.n;
         if (bytes >= most[order])
             fail_msg("order %u: %" G_GSIZE_FORMAT " bytes for each", order, bytes);
         lh_sorted_set_clear(&set);
