@@ -53,6 +53,7 @@ void lh_builder_init(LhBuilder *b)
     area_init(&b->chars);
     area_init(&b->mends);
     area_init(&b->atoms);
+    b->spare_end = b->spare = 0;
 }
 
 void lh_builder_clear(LhBuilder *b)
@@ -69,6 +70,12 @@ guint32 lh_builder_words(LhBuilder *b, gsize size)
     guint32 place = (guint32)b->words.len;
     memset(area_add(&b->words, size), 0, size);
     return place;
+}
+
+void lh_builder_spare(LhBuilder *b, gsize n)
+{
+    b->spare_end = b->words.len;
+    b->spare = n;
 }
 
 gpointer lh_builder_at(LhBuilder *b, guint32 place)
@@ -126,16 +133,17 @@ static guint32 noted_place(const LhBuilderArea *area, gsize offset)
 
 gpointer lh_builder_finish(LhBuilder *b, LhSlab *slab, gboolean *in_slab)
 {
-    gsize size = b->words.len + b->chars.len;
+    gsize texts = b->words.len - (b->spare_end == b->words.len ? b->spare : 0);
+    gsize size = MAX(b->words.len, texts + b->chars.len);
     *in_slab = size <= LH_SLAB_MAX_BYTES;
     char *block = *in_slab ? lh_slab_alloc(slab, size) : g_malloc(size);
     memcpy(block, b->words.data, b->words.len);
-    memcpy(block + b->words.len, b->chars.data, b->chars.len);
+    memcpy(block + texts, b->chars.data, b->chars.len);
     for (gsize i = 0; i < b->mends.len; i += sizeof(guint32)) {
         char *at = block + noted_place(&b->mends, i);
         gsize value;
         memcpy(&value, at, sizeof value);
-        const char *target = block + (value & 1) * b->words.len + value / 2;
+        const char *target = block + (value & 1) * texts + value / 2;
         memcpy(at, &target, sizeof target);
     }
     for (gsize i = 0; i < b->atoms.len; i += 2 * sizeof(guint32)) {
