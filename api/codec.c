@@ -16,6 +16,8 @@
 
 #define MAX_FIELDS   64 /* of one struct; bits of a guint64 */
 #define MAX_NAME     253
+#define MAX_SEGMENTS  64   /* of a uri that is cut in parts */
+#define MAX_CUT_BYTES 1024 /* the same */
 #define FEW_ELEMENTS 16 /* up to here comparing each with each beats hashing */
 
 typedef struct {
@@ -254,17 +256,51 @@ static guint64 mix(guint64 hash, const char *text, gsize len)
     return hash * odd;
 }
 
-/* How @uri, of @len bytes and hash @whole, is cut: *dir ends behind the longest directory above it that was
- * met lately (0: none was), and *last is where its last segment begins. */
-static void split_uri(const char *uri, gsize len, guint64 whole, gsize *dir, gsize *last)
+/* The segments of the uri that was read last: most begin as the one before, and need no hashing there. */
+typedef struct {
+    guint n;
+    gsize ends[MAX_SEGMENTS];
+    guint64 hashes[MAX_SEGMENTS]; /* of all up to there */
+    char text[MAX_CUT_BYTES];
+} Segments;
+
+/* FALSE: too long or too deep to be cut. */
+static gboolean find_segments(Segments *s, const char *uri, gsize len)
 {
-    guint64 hash = 0;
-    *dir = *last = 0;
-    for (gsize end; (end = *last + strcspn(uri + *last, "/") + 1) < len; *last = end) {
-        hash = mix(hash, uri + *last, end - *last);
-        if (end - *last > 1 && met_lately(hash, whole))
-            *dir = end;
+    gsize begin = 0;
+    guint n = 0;
+    if (len > sizeof s->text)
+        return FALSE;
+    while (n < s->n && s->ends[n] <= len &&
+           memcmp(s->text + begin, uri + begin, s->ends[n] - begin) == 0)
+        begin = s->ends[n++];
+    memcpy(s->text + begin, uri + begin, len - begin);
+    for (; begin < len && n < MAX_SEGMENTS; n++) {
+        const char *slash = memchr(uri + begin, '/', len - begin);
+        gsize end = (gsize)(slash - uri) + 1; /* there is one: a uri ends in '/' */
+        s->hashes[n] = mix(n > 0 ? s->hashes[n - 1] : 0, uri + begin, end - begin);
+        s->ends[n] = begin = end;
     }
+    s->n = n;
+    return begin == len;
+}
+
+/* Where the longest directory above @uri that was met lately ends, where its last segment begins, and whether
+ * what is between was met lately, too. *dir is 0 when there is none. */
+static gboolean cut_uri(const char *uri, gsize len, gsize *dir, gsize *last)
+{
+    static Segments segments;
+    const Segments *s = &segments;
+    *dir = *last = 0;
+    if (!find_segments(&segments, uri, len))
+        return FALSE;
+    for (guint i = 0; i + 1 < s->n; i++) {
+        *last = s->ends[i];
+        if (met_lately(s->hashes[i], s->hashes[s->n - 1]))
+            *dir = *last;
+    }
+    return *dir != 0 && *last > *dir &&
+           met_lately(mix(1, uri + *dir, *last - *dir), s->hashes[s->n - 1]);
 }
 
 static gboolean read_uri(Reader *r, const LhField *field, guint32 place, const cJSON *json,
@@ -279,16 +315,15 @@ static gboolean read_uri(Reader *r, const LhField *field, guint32 place, const c
         return FALSE;
     if (!lh_uri_check(text, &why))
         return lh_refuse(r->error, path, "%s", why->message);
-    guint64 whole = mix(1, text, len);
     gsize dir, last;
-    split_uri(text, len, whole, &dir, &last);
+    gboolean shared_middle = cut_uri(text, len, &dir, &last);
     if (dir == 0) {
         lh_builder_set_string(r->b, place + (guint32)offsetof(LhUri, dir), text, len);
         return TRUE;
     }
     guint32 middle = place + (guint32)offsetof(LhUri, middle);
     lh_builder_set_atom(r->b, place + (guint32)offsetof(LhUri, dir), text, dir);
-    if (last > dir && met_lately(mix(2, text + dir, last - dir), whole))
+    if (shared_middle)
         lh_builder_set_atom(r->b, middle, text + dir, last - dir);
     else if (last > dir)
         lh_builder_set_string(r->b, middle, text + dir - 1, last - dir + 1);

@@ -56,12 +56,13 @@ void lh_fleet_drop_service(LhFleet *fleet, LhFleetService *service)
 
 LhFleetSnapshot *lh_fleet_snapshot(LhFleet *fleet, const char *name)
 {
-    LhFleetSnapshot *snapshot = lh_name_set_get(&fleet->snapshots, name);
+    LhNamePlace place;
+    LhFleetSnapshot *snapshot = lh_name_set_find(&fleet->snapshots, name, &place);
 
     if (snapshot == NULL) {
         snapshot = lh_slab_alloc(&fleet->slab, sizeof *snapshot);
         *snapshot = (LhFleetSnapshot){.name = g_strdup(name)};
-        lh_name_set_put(&fleet->snapshots, snapshot);
+        lh_name_set_put_at(&fleet->snapshots, place, snapshot);
     }
     return snapshot;
 }
