@@ -16,6 +16,16 @@ typedef struct {
 static LhNameSet atoms = {.name_at = offsetof(Atom, name)};
 static LhSlab slab;
 
+/* Neighbours mostly have the same atoms: these are found without the hash of a whole text. */
+static Atom *lately[256];
+
+static Atom **lately_slot(const char *text, gsize len)
+{
+    guint64 word = 0;
+    memcpy(&word, text + (len > sizeof word ? len - sizeof word : 0), MIN(len, sizeof word));
+    return &lately[(word ^ len) * G_GUINT64_CONSTANT(0x9e3779b97f4a7c15) >> 56];
+}
+
 static gboolean fits_slab(gsize len)
 {
     return sizeof(Atom) + len + 1 <= LH_SLAB_MAX_BYTES;
@@ -23,7 +33,12 @@ static gboolean fits_slab(gsize len)
 
 const char *lh_atom_ref(const char *text, gsize len)
 {
-    Atom *atom = lh_name_set_get_n(&atoms, text, len);
+    Atom **slot = lately_slot(text, len), *atom = *slot;
+    if (atom != NULL && atom->len == len && memcmp(atom->text, text, len) == 0) {
+        atom->refs++;
+        return atom->text;
+    }
+    atom = lh_name_set_get_n(&atoms, text, len);
     if (atom == NULL) {
         gsize size = sizeof *atom + len + 1;
         atom = fits_slab(len) ? lh_slab_alloc(&slab, size) : g_malloc(size);
@@ -33,6 +48,7 @@ const char *lh_atom_ref(const char *text, gsize len)
         lh_name_set_put(&atoms, atom);
     }
     atom->refs++;
+    *slot = atom;
     return atom->text;
 }
 
@@ -43,6 +59,9 @@ void lh_atom_unref(const char *text)
     Atom *atom = (Atom *)(text - offsetof(Atom, text));
     if (--atom->refs > 0)
         return;
+    Atom **slot = lately_slot(atom->text, atom->len);
+    if (*slot == atom)
+        *slot = NULL;
     lh_name_set_take(&atoms, text);
     if (fits_slab(atom->len))
         lh_slab_free(atom);

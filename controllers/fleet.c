@@ -518,6 +518,8 @@ static void count_described(LhFleet *fleet, const char *subject, int delta)
 {
     int n = GPOINTER_TO_INT(g_hash_table_lookup(fleet->described, subject)) + delta;
 
+    if (g_str_has_prefix(subject, "snapshots/"))
+        fleet->described_snapshots += (guint)delta;
     if (n == 0)
         g_hash_table_remove(fleet->described, subject);
     else

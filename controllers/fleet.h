@@ -144,6 +144,7 @@ typedef struct {
     GHashTable *brakes;        /* controller -> Brake (reference) */
     GHashTable *statuses;      /* name -> Status (reference) */
     GHashTable *described;     /* "<plural>/<name>" -> how many statuses it has */
+    guint described_snapshots; /* statuses of snapshots: mostly none */
     GHashTable *health;        /* "<pool>/<node>" -> LhFleetPresence */
     GHashTable *warm;          /* snapshot -> GPtrArray of LhFleetNode */
     GHashTable *deletions;     /* snapshot -> Deletion (reference) */
