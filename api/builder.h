@@ -22,7 +22,7 @@ typedef struct {
 typedef struct {
     LhBuilderArea words, chars;
     gsize spare_end, spare; /* see lh_builder_spare */
-    LhBuilderArea mends; /* of guint32: places of pointers in words */
+    LhBuilderArea mends;    /* of guint32: places of pointers in words */
     LhBuilderArea
         atoms; /* of guint32: places in words of strings to intern, each with its length */
 } LhBuilder;

@@ -14,11 +14,11 @@
 
 #include <string.h>
 
-#define MAX_FIELDS   64 /* of one struct; bits of a guint64 */
-#define MAX_NAME     253
+#define MAX_FIELDS    64 /* of one struct; bits of a guint64 */
+#define MAX_NAME      253
 #define MAX_SEGMENTS  64   /* of a uri that is cut in parts */
 #define MAX_CUT_BYTES 1024 /* the same */
-#define FEW_ELEMENTS 16 /* up to here comparing each with each beats hashing */
+#define FEW_ELEMENTS  16   /* up to here comparing each with each beats hashing */
 
 typedef struct {
     LhBuilder *b;

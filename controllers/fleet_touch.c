@@ -351,8 +351,7 @@ void lh_fleet_touch_snapshot(LhFleet *fleet, LhFleetSnapshot *snapshot)
     g_autofree char *invalid = lh_fleet_snapshot_invalid(fleet, snapshot);
     const LhObject *missing = NULL, *valid = NULL;
 
-    if (fleet->described_snapshots > 0 &&
-        lh_fleet_described(fleet, "snapshots", snapshot->name)) {
+    if (fleet->described_snapshots > 0 && lh_fleet_described(fleet, "snapshots", snapshot->name)) {
         missing = lh_fleet_status(fleet, "snapshots", snapshot->name, "replica-creator");
         valid = lh_fleet_status(fleet, "snapshots", snapshot->name, "admission");
     }

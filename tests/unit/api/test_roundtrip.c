@@ -196,7 +196,8 @@ static void make_field(Maker *m, const LhField *field, char *data)
         return;
     case LH_F_URI: /* in one part, in two, in three */
         if (below(m, 3) == 0)
-            *(LhUri *)at = (LhUri){.dir = keep(m, g_strdup_printf("s3://b/%s/", make_pool_name(m)))};
+            *(LhUri *)at = (LhUri){
+                .dir = keep(m, g_strdup_printf("s3://b/%s/", make_pool_name(m)))};
         else
             *(LhUri *)at = (LhUri){.dir = "s3://b/d/",
                                    .middle = (const char *[]){NULL, "m/n/", "/m/n/"}[below(m, 3)],

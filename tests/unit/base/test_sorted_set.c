@@ -99,11 +99,8 @@ static void blocks_are_full_enough(void **state)
 {
     (void)state;
     enum { UP, DOWN, INTO_THE_MIDDLE, AT_RANDOM, SHRUNK, N_ORDERS };
-    static const guint most[N_ORDERS] = {[UP] = 10,
-                                         [DOWN] = 17,
-                                         [INTO_THE_MIDDLE] = 13,
-                                         [AT_RANDOM] = 13,
-                                         [SHRUNK] = 30};
+    static const guint most[N_ORDERS] = {
+        [UP] = 10, [DOWN] = 17, [INTO_THE_MIDDLE] = 13, [AT_RANDOM] = 13, [SHRUNK] = 30};
     const guint n = 100000;
     g_autofree int *records = g_new(int, n);
     for (guint order = 0; order < N_ORDERS; order++) {
