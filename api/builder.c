@@ -7,6 +7,8 @@
  */
 #include "api/builder.h"
 
+#include "api/atom.h"
+
 #include <string.h>
 
 static void area_init(LhBuilderArea *area)
@@ -51,6 +53,7 @@ void lh_builder_init(LhBuilder *b)
     area_init(&b->chars);
     area_init(&b->mends);
     area_init(&b->atoms);
+    b->spare_end = b->spare = 0;
 }
 
 void lh_builder_clear(LhBuilder *b)
@@ -67,6 +70,12 @@ guint32 lh_builder_words(LhBuilder *b, gsize size)
     guint32 place = (guint32)b->words.len;
     memset(area_add(&b->words, size), 0, size);
     return place;
+}
+
+void lh_builder_spare(LhBuilder *b, gsize n)
+{
+    b->spare_end = b->words.len;
+    b->spare = n;
 }
 
 gpointer lh_builder_at(LhBuilder *b, guint32 place)
@@ -115,25 +124,6 @@ void lh_builder_set_atom(LhBuilder *b, guint32 place, const char *text, gsize le
     note_place(&b->atoms, (guint32)len);
 }
 
-/* Neighbours mostly have the same atoms: a few that were used lately are found without the lock and the
- * hash of all. It holds a reference to each. */
-static const char *intern(const char *text, gsize len)
-{
-    static char *lately[256];
-    guint32 mix = (guint32)len;
-    for (gsize i = len > 8 ? len - 8 : 0; i < len; i++)
-        mix = mix * 31 + (guchar)text[i];
-    char **slot = &lately[mix % G_N_ELEMENTS(lately)];
-    if (*slot != NULL && g_ref_string_length(*slot) == len && memcmp(*slot, text, len) == 0)
-        return g_ref_string_acquire(*slot);
-    g_autofree char *copy = g_strndup(text, len);
-    char *atom = g_ref_string_new_intern(copy);
-    if (*slot != NULL)
-        g_ref_string_release(*slot);
-    *slot = g_ref_string_acquire(atom);
-    return atom;
-}
-
 static guint32 noted_place(const LhBuilderArea *area, gsize offset)
 {
     guint32 place;
@@ -143,23 +133,24 @@ static guint32 noted_place(const LhBuilderArea *area, gsize offset)
 
 gpointer lh_builder_finish(LhBuilder *b, LhSlab *slab, gboolean *in_slab)
 {
-    gsize size = b->words.len + b->chars.len;
+    gsize texts = b->words.len - (b->spare_end == b->words.len ? b->spare : 0);
+    gsize size = MAX(b->words.len, texts + b->chars.len);
     *in_slab = size <= LH_SLAB_MAX_BYTES;
     char *block = *in_slab ? lh_slab_alloc(slab, size) : g_malloc(size);
     memcpy(block, b->words.data, b->words.len);
-    memcpy(block + b->words.len, b->chars.data, b->chars.len);
+    memcpy(block + texts, b->chars.data, b->chars.len);
     for (gsize i = 0; i < b->mends.len; i += sizeof(guint32)) {
         char *at = block + noted_place(&b->mends, i);
         gsize value;
         memcpy(&value, at, sizeof value);
-        const char *target = block + (value & 1) * b->words.len + value / 2;
+        const char *target = block + (value & 1) * texts + value / 2;
         memcpy(at, &target, sizeof target);
     }
     for (gsize i = 0; i < b->atoms.len; i += 2 * sizeof(guint32)) {
         char *at = block + noted_place(&b->atoms, i);
         const char *text;
         memcpy(&text, at, sizeof text);
-        const char *atom = intern(text, noted_place(&b->atoms, i + sizeof(guint32)));
+        const char *atom = lh_atom_ref(text, noted_place(&b->atoms, i + sizeof(guint32)));
         memcpy(at, &atom, sizeof atom);
     }
     return block;

@@ -21,7 +21,8 @@ typedef struct {
 
 typedef struct {
     LhBuilderArea words, chars;
-    LhBuilderArea mends; /* of guint32: places of pointers in words */
+    gsize spare_end, spare; /* see lh_builder_spare */
+    LhBuilderArea mends;    /* of guint32: places of pointers in words */
     LhBuilderArea
         atoms; /* of guint32: places in words of strings to intern, each with its length */
 } LhBuilder;
@@ -32,6 +33,8 @@ void lh_builder_clear(LhBuilder *b); /* also after lh_builder_finish */
 /* Room for @size bytes (a multiple of 8), zeroed; returns its place. The first call is the struct.
  */
 guint32 lh_builder_words(LhBuilder *b, gsize size);
+/* The last @n bytes of the words are padding: strings may lie there, if no more words follow. */
+void lh_builder_spare(LhBuilder *b, gsize n);
 /* The words at a place; valid until the next lh_builder_words. */
 gpointer lh_builder_at(LhBuilder *b, guint32 place);
 

@@ -14,9 +14,11 @@
 
 #include <string.h>
 
-#define MAX_FIELDS   64 /* of one struct; bits of a guint64 */
-#define MAX_NAME     253
-#define FEW_ELEMENTS 16 /* up to here comparing each with each beats hashing */
+#define MAX_FIELDS    64 /* of one struct; bits of a guint64 */
+#define MAX_NAME      253
+#define MAX_SEGMENTS  64   /* of a uri that is cut in parts */
+#define MAX_CUT_BYTES 1024 /* the same */
+#define FEW_ELEMENTS  16   /* up to here comparing each with each beats hashing */
 
 typedef struct {
     LhBuilder *b;
@@ -226,27 +228,79 @@ static gboolean read_string(Reader *r, const LhField *field, guint32 place, cons
     return TRUE;
 }
 
-/* Where the last segment begins. */
-static gsize split_uri(const char *uri, gsize len)
+/* Whether a text of that hash was met lately in another uri than that of hash @uri. One that only a single
+ * uri has, however often it is read, would cost more as an atom than it saves. */
+static gboolean met_lately(guint64 hash, guint64 uri)
 {
-    gsize at = len - 1;
-    while (at > 0 && uri[at - 1] != '/')
-        at--;
-    return at;
+    static struct {
+        guint32 text, uri;
+    } lately[1 << 14], *slot;
+    slot = &lately[hash >> (64 - 14)];
+    gboolean met = slot->text == (guint32)hash && slot->uri != (guint32)uri;
+    slot->text = (guint32)hash;
+    slot->uri = (guint32)uri;
+    return met;
 }
 
-/* In two parts when a directory of that hash was met lately: one that holds a single uri would cost more
- * as an atom than it saves. */
-static gboolean is_shared_dir(const char *dir, gsize len)
+static guint64 mix(guint64 hash, const char *text, gsize len)
 {
-    static guint32 lately[4096];
-    guint32 hash = 2166136261U; /* FNV-1a */
-    for (gsize i = 0; i < len; i++)
-        hash = (hash ^ (guchar)dir[i]) * 16777619U;
-    guint32 *slot = &lately[hash % G_N_ELEMENTS(lately)];
-    gboolean shared = *slot == hash;
-    *slot = hash;
-    return shared;
+    const guint64 odd = G_GUINT64_CONSTANT(0x9e3779b97f4a7c15);
+    for (guint64 word = 0; len > 0; word = 0) {
+        gsize n = MIN(len, sizeof word);
+        memcpy(&word, text, n);
+        hash = (hash ^ word ^ (guint64)n << 56) * odd;
+        hash ^= hash >> 32;
+        text += n;
+        len -= n;
+    }
+    return hash * odd;
+}
+
+/* The segments of the uri that was read last: most begin as the one before, and need no hashing there. */
+typedef struct {
+    guint n;
+    gsize ends[MAX_SEGMENTS];
+    guint64 hashes[MAX_SEGMENTS]; /* of all up to there */
+    char text[MAX_CUT_BYTES];
+} Segments;
+
+/* FALSE: too long or too deep to be cut. */
+static gboolean find_segments(Segments *s, const char *uri, gsize len)
+{
+    gsize begin = 0;
+    guint n = 0;
+    if (len > sizeof s->text)
+        return FALSE;
+    while (n < s->n && s->ends[n] <= len &&
+           memcmp(s->text + begin, uri + begin, s->ends[n] - begin) == 0)
+        begin = s->ends[n++];
+    memcpy(s->text + begin, uri + begin, len - begin);
+    for (; begin < len && n < MAX_SEGMENTS; n++) {
+        const char *slash = memchr(uri + begin, '/', len - begin);
+        gsize end = (gsize)(slash - uri) + 1; /* there is one: a uri ends in '/' */
+        s->hashes[n] = mix(n > 0 ? s->hashes[n - 1] : 0, uri + begin, end - begin);
+        s->ends[n] = begin = end;
+    }
+    s->n = n;
+    return begin == len;
+}
+
+/* Where the longest directory above @uri that was met lately ends, where its last segment begins, and whether
+ * what is between was met lately, too. *dir is 0 when there is none. */
+static gboolean cut_uri(const char *uri, gsize len, gsize *dir, gsize *last)
+{
+    static Segments segments;
+    const Segments *s = &segments;
+    *dir = *last = 0;
+    if (!find_segments(&segments, uri, len))
+        return FALSE;
+    for (guint i = 0; i + 1 < s->n; i++) {
+        *last = s->ends[i];
+        if (met_lately(s->hashes[i], s->hashes[s->n - 1]))
+            *dir = *last;
+    }
+    return *dir != 0 && *last > *dir &&
+           met_lately(mix(1, uri + *dir, *last - *dir), s->hashes[s->n - 1]);
 }
 
 static gboolean read_uri(Reader *r, const LhField *field, guint32 place, const cJSON *json,
@@ -261,13 +315,20 @@ static gboolean read_uri(Reader *r, const LhField *field, guint32 place, const c
         return FALSE;
     if (!lh_uri_check(text, &why))
         return lh_refuse(r->error, path, "%s", why->message);
-    gsize at = split_uri(text, len);
-    if (!is_shared_dir(text, at)) {
+    gsize dir, last;
+    gboolean shared_middle = cut_uri(text, len, &dir, &last);
+    if (dir == 0) {
         lh_builder_set_string(r->b, place + (guint32)offsetof(LhUri, dir), text, len);
         return TRUE;
     }
-    lh_builder_set_atom(r->b, place + (guint32)offsetof(LhUri, dir), text, at);
-    lh_builder_set_shared(r->b, place + (guint32)offsetof(LhUri, last), text + at, len - 1 - at);
+    guint32 middle = place + (guint32)offsetof(LhUri, middle);
+    lh_builder_set_atom(r->b, place + (guint32)offsetof(LhUri, dir), text, dir);
+    if (shared_middle)
+        lh_builder_set_atom(r->b, middle, text + dir, last - dir);
+    else if (last > dir)
+        lh_builder_set_string(r->b, middle, text + dir - 1, last - dir + 1);
+    lh_builder_set_shared(r->b, place + (guint32)offsetof(LhUri, last), text + last,
+                          len - 1 - last);
     return TRUE;
 }
 

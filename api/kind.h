@@ -106,16 +106,21 @@ typedef struct {
     const char *const *pairs; /* key, value, key, value …; sorted by key */
 } LhStrMap;
 
-/* A uri that ends in '/', in two parts, because many lie in the same directory: the text is dir, or, when
- * last is not NULL, dir last "/". Which of the two a parsed one has is chance: ask lh_uri_text and
- * lh_uri_is. */
+/* A uri that ends in '/', in up to three parts, because many lie in the same directories: the text is dir,
+ * or, when last is not NULL, dir middle last "/". Which parts a parsed one has is chance: ask the functions
+ * below. */
 typedef struct {
-    const char *dir;  /* with last: an atom, ends in '/'. NULL: absent */
-    const char *last; /* without '/' */
+    const char *dir;    /* with last: an atom, ends in '/'. NULL: absent */
+    const char *middle; /* NULL: none; "x/y/": an atom; "/x/y/": the same text, but the uri's own */
+    const char *last;   /* without '/' */
 } LhUri;
 
 char *lh_uri_text(const LhUri *uri); /* NULL when absent; g_free */
 gboolean lh_uri_is(const LhUri *uri, const char *text);
+/* Of two that are not absent: the sign is strcmp's. An absolute value of LH_URI_INSIDE: the shorter one is
+ * the beginning of the other, which thus lies in it; else of LH_URI_APART. 0: they are equal. */
+enum { LH_URI_INSIDE = 1, LH_URI_APART = 2 };
+int lh_uri_compare(const LhUri *a, const LhUri *b);
 
 typedef struct {
     guint n;

@@ -67,6 +67,25 @@ static const Extra *get_extra(const LhObject *object)
                : NULL;
 }
 
+/* How many bytes are padding at the end of a struct whose last member is half a word: of kinds without structs
+ * in them, where that member is a field. */
+static gsize struct_spare(LhKind kind)
+{
+    static gint8 known[LH_N_KINDS + 1]; /* plus 1; 0: not yet */
+    gsize size = struct_size(kind);
+    if (known[kind] == 0) {
+        gboolean half = FALSE, other = FALSE;
+        for (const LhField *f = kind < LH_N_KINDS ? lh_kind_info(kind)->fields : NULL;
+             f != NULL && f->name != NULL; f++) {
+            gboolean narrow = f->type == LH_F_BOOL || f->type == LH_F_ENUM;
+            half |= narrow && f->offset == size - 2 * sizeof(int);
+            other |= f->type == LH_F_STRUCT || f->offset > size - 2 * sizeof(int);
+        }
+        known[kind] = half && !other ? 1 + sizeof(int) : 1;
+    }
+    return (gsize)known[kind] - 1;
+}
+
 /* Lays out the struct and what comes right behind it. Returns the place of the Extra. */
 static guint32 begin_block(LhBuilder *b, LhKind kind, gsize size, const char *name, gint64 lease,
                            gboolean with_extra)
@@ -74,6 +93,8 @@ static guint32 begin_block(LhBuilder *b, LhKind kind, gsize size, const char *na
     lh_builder_words(b, size);
     guint32 lease_place = lease != 0 ? lh_builder_words(b, sizeof lease) : 0;
     guint32 extra = with_extra ? lh_builder_words(b, sizeof(Extra)) : 0;
+    if (lease == 0 && !with_extra)
+        lh_builder_spare(b, struct_spare(kind));
     LhObject *header = lh_builder_at(b, 0);
     header->refs = 1;
     header->kind = (guint8)kind;

@@ -311,16 +311,15 @@ static gboolean fold_snapshot(LhFleet *fleet, const LhObject *before, const LhOb
 {
     LhFleetSnapshot *snapshot = lh_fleet_snapshot(fleet, (after != NULL ? after : before)->name);
     const LhSnapshot *was = lh_fleet_snapshot_object(snapshot), *is;
-    g_autofree char *old_uri = was == NULL ? NULL : lh_uri_text(&was->uri);
-    g_autofree char *new_uri = NULL;
+    /* Only where others may be concerned. */
+    g_autofree char *old_uri = NULL, *new_uri = NULL;
 
-    if (old_uri != NULL)
-        lh_fleet_uri_remove(fleet, snapshot, old_uri);
+    if (was != NULL && lh_fleet_uri_remove(fleet, snapshot))
+        old_uri = lh_uri_text(&was->uri);
     lh_fleet_hold_snapshot(snapshot, after);
     is = lh_fleet_snapshot_object(snapshot);
-    new_uri = is == NULL ? NULL : lh_uri_text(&is->uri);
-    if (new_uri != NULL)
-        lh_fleet_uri_add(fleet, snapshot, new_uri);
+    if (is != NULL && lh_fleet_uri_add(fleet, snapshot))
+        new_uri = lh_uri_text(&is->uri);
     lh_fleet_link_service(fleet, snapshot, is == NULL ? NULL : is->service);
     lh_fleet_touch_snapshot(fleet, snapshot);
     for (guint i = 0; snapshot->replicas != NULL && i < snapshot->replicas->len; i++) {
@@ -350,7 +349,8 @@ static gboolean fold_deletion(LhFleet *fleet, const LhObject *before, const LhOb
         lh_fleet_uri_take(fleet, old_uri, -1);
     if (new_uri != NULL)
         lh_fleet_uri_take(fleet, new_uri, 1);
-    lh_fleet_hold(&snapshot->deletion, after);
+    hold_in_table(fleet->deletions, snapshot->name, after);
+    snapshot->has_deletion = after != NULL;
     lh_fleet_touch_snapshot(fleet, snapshot);
     lh_fleet_drop_snapshot(fleet, snapshot);
     if (old_uri != NULL)
@@ -523,6 +523,8 @@ static void count_described(LhFleet *fleet, const char *subject, int delta)
 {
     int n = GPOINTER_TO_INT(g_hash_table_lookup(fleet->described, subject)) + delta;
 
+    if (g_str_has_prefix(subject, "snapshots/"))
+        fleet->described_snapshots += (guint)delta;
     if (n == 0)
         g_hash_table_remove(fleet->described, subject);
     else
@@ -589,21 +591,20 @@ static gpointer fleet_new(void)
     GHashTable **plain[] = {&fleet->services, &fleet->replicas, &fleet->assignments, &fleet->nodes,
                             &fleet->hosts,    &fleet->subjects, &fleet->health};
     GHashTable **objects[] = {&fleet->settings, &fleet->confirmations, &fleet->brakes,
-                              &fleet->statuses};
-    GHashTable **lists[] = {&fleet->warm, &fleet->odd_uris};
+                              &fleet->statuses, &fleet->deletions};
 
     for (guint i = 0; i < G_N_ELEMENTS(plain); i++)
         *plain[i] = g_hash_table_new(g_str_hash, g_str_equal);
     for (guint i = 0; i < G_N_ELEMENTS(objects); i++)
         *objects[i] = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
                                             (GDestroyNotify)lh_object_unref);
-    for (guint i = 0; i < G_N_ELEMENTS(lists); i++)
-        *lists[i] = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
-                                          (GDestroyNotify)g_ptr_array_unref);
+    fleet->warm = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
+                                        (GDestroyNotify)g_ptr_array_unref);
     fleet->held = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     fleet->described = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     lh_name_set_init(&fleet->snapshots, offsetof(LhFleetSnapshot, name));
-    lh_name_set_init(&fleet->dirs, offsetof(LhFleetDir, name));
+    lh_name_set_init(&fleet->contests, offsetof(LhFleetContest, name));
+    lh_sorted_set_init(&fleet->by_uri, lh_fleet_uri_order);
     fleet->taken_uris = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     fleet->taken_parents = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     fleet->places = lh_places_new();
@@ -651,7 +652,6 @@ static void free_snapshots(LhFleet *fleet)
         if (snapshot->object == NULL)
             g_free((char *)snapshot->name);
         lh_object_unref(snapshot->object);
-        lh_object_unref(snapshot->deletion);
         g_clear_pointer(&snapshot->replicas, g_ptr_array_unref);
         lh_slab_free(snapshot);
     }
@@ -674,7 +674,7 @@ static void fleet_free(gpointer index)
     g_hash_table_unref(fleet->brakes);
     g_hash_table_unref(fleet->statuses);
     g_hash_table_unref(fleet->warm);
-    g_hash_table_unref(fleet->odd_uris);
+    g_hash_table_unref(fleet->deletions);
     g_hash_table_unref(fleet->described);
     g_hash_table_unref(fleet->taken_uris);
     g_hash_table_unref(fleet->taken_parents);

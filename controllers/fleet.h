@@ -17,6 +17,7 @@
 #include "api/published.h"
 #include "base/name_set.h"
 #include "base/slab.h"
+#include "base/sorted_set.h"
 #include "controllers/places.h"
 #include "runtime/controller.h"
 
@@ -38,22 +39,22 @@ struct LhFleetService {
     GHashTable *orphans;      /* set of LhFleetReplica that name it and whose snapshot is gone */
 };
 
-/* There may be a million that nothing is to be done about: 56 bytes. */
+/* There may be a million that nothing is to be done about: 48 bytes. */
 struct LhFleetSnapshot {
     const char *name;         /* the object's; while there is none, a copy of its own */
     const LhObject *object;   /* Snapshot, unknown or NULL */
-    const LhObject *deletion; /* Deletion, unknown or NULL */
     LhFleetService *service;  /* NULL while the snapshot is not known */
     GPtrArray *replicas;      /* LhFleetReplica; NULL when there are none */
     gint64 sort_time;         /* when its replicas expire, as create_todo is sorted */
     guint32 service_slot;     /* its place in service->snapshots */
-    guint32 heap_slot : 29;   /* its place in LhFleet.create_todo, plus 1; 0: not in it */
+    guint32 heap_slot : 28;   /* its place in LhFleet.create_todo, plus 1; 0: not in it */
+    guint32 has_deletion : 1; /* in LhFleet.deletions: known or unknown */
     guint32 correct_todo : 1; /* in LhFleet.correct_todo */
     guint32 missing_todo : 1; /* in LhFleet.missing_todo */
     guint32 valid_todo : 1;   /* in LhFleet.valid_todo */
 };
 
-#define LH_HEAP_SLOT_MAX ((1U << 29) - 1)
+#define LH_HEAP_SLOT_MAX ((1U << 28) - 1)
 
 /* What shall become of a replica (and of its assignment). */
 typedef enum {
@@ -143,11 +144,12 @@ typedef struct {
     GHashTable *brakes;        /* controller -> Brake (reference) */
     GHashTable *statuses;      /* name -> Status (reference) */
     GHashTable *described;     /* "<plural>/<name>" -> how many statuses it has */
+    guint described_snapshots; /* statuses of snapshots: mostly none */
     GHashTable *health;        /* "<pool>/<node>" -> LhFleetPresence */
     GHashTable *warm;          /* snapshot -> GPtrArray of LhFleetNode */
-    GHashTable *odd_uris;      /* uri whose last segment is not its snapshot's name -> GPtrArray of
-                                * LhFleetSnapshot */
-    LhNameSet dirs;            /* LhFleetDir: the directories above all snapshots' uris */
+    GHashTable *deletions;     /* snapshot -> Deletion (reference) */
+    LhSortedSet by_uri;        /* LhFleetSnapshot: the known ones */
+    LhNameSet contests;        /* LhFleetContest: uris that overlap others */
     GHashTable *taken_uris;    /* uri -> count of Deletions that hold it */
     GHashTable *taken_parents; /* directory above such a uri -> count */
 

@@ -53,20 +53,21 @@ void lh_fleet_trees_clear(LhFleet *fleet);
 void lh_fleet_heap_set(GPtrArray *heap, LhFleetSnapshot *snapshot, gboolean want, gint64 sort_time);
 
 /* ---- uris ---- */
-/* A directory above uris of snapshots. */
-typedef struct LhFleetDir LhFleetDir;
-struct LhFleetDir {
+/* A uri that two snapshots hold, or one, while others lie in it. */
+typedef struct {
     const char *name;        /* text */
-    LhFleetDir *up;          /* NULL: the bucket, or the root */
-    guint below;             /* uris below it, at any depth; a directory of none is dropped */
-    guint holders;           /* uris that equal it */
-    LhFleetSnapshot *oldest; /* of those below; NULL: has to be searched for */
+    guint below;             /* how many lie in it, at any depth */
+    guint holders;           /* how many hold it, 1 or more */
+    LhFleetSnapshot *oldest; /* of those in it; NULL, while there are any: has to be searched for */
     char text[];
-};
+} LhFleetContest;
 
-/* Adding: the snapshot holds its new object already. Removing: still the old one. */
-void lh_fleet_uri_add(LhFleet *fleet, LhFleetSnapshot *snapshot, const char *uri);
-void lh_fleet_uri_remove(LhFleet *fleet, LhFleetSnapshot *snapshot, const char *uri);
+/* The order of LhFleet.by_uri. */
+int lh_fleet_uri_order(gconstpointer record, gconstpointer key);
+/* Of a known snapshot. Adding: it holds its new object already. Removing: still the old one. FALSE: the
+ * validity of others is surely not changed. */
+gboolean lh_fleet_uri_add(LhFleet *fleet, LhFleetSnapshot *snapshot);
+gboolean lh_fleet_uri_remove(LhFleet *fleet, const LhFleetSnapshot *snapshot);
 void lh_fleet_uri_take(LhFleet *fleet, const char *uri, gint delta);
 /* Touches all snapshots (but one, which may be NULL) whose validity @uri may have changed. */
 void lh_fleet_uri_touch(LhFleet *fleet, const char *uri, const LhFleetSnapshot *but);

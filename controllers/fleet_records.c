@@ -56,12 +56,13 @@ void lh_fleet_drop_service(LhFleet *fleet, LhFleetService *service)
 
 LhFleetSnapshot *lh_fleet_snapshot(LhFleet *fleet, const char *name)
 {
-    LhFleetSnapshot *snapshot = lh_name_set_get(&fleet->snapshots, name);
+    LhNamePlace place;
+    LhFleetSnapshot *snapshot = lh_name_set_find(&fleet->snapshots, name, &place);
 
     if (snapshot == NULL) {
         snapshot = lh_slab_alloc(&fleet->slab, sizeof *snapshot);
         *snapshot = (LhFleetSnapshot){.name = g_strdup(name)};
-        lh_name_set_put(&fleet->snapshots, snapshot);
+        lh_name_set_put_at(&fleet->snapshots, place, snapshot);
     }
     return snapshot;
 }
@@ -119,7 +120,7 @@ void lh_fleet_link_orphan(LhFleet *fleet, LhFleetReplica *replica, const char *s
 void lh_fleet_drop_snapshot(LhFleet *fleet, LhFleetSnapshot *snapshot)
 {
     /* A Status that outlived its subject keeps the record until it is removed. */
-    if (snapshot->object != NULL || snapshot->deletion != NULL || snapshot->replicas != NULL ||
+    if (snapshot->object != NULL || snapshot->has_deletion || snapshot->replicas != NULL ||
         snapshot->missing_todo || snapshot->valid_todo)
         return;
     g_assert(snapshot->heap_slot == 0 && !snapshot->correct_todo);

@@ -170,7 +170,7 @@ static gboolean may_be_placed(const LhFleet *fleet, const LhFleetReplica *replic
         return FALSE;
     if (replica->fate.type != LH_FATE_KEEP && replica->fate.type != LH_FATE_PAUSED)
         return FALSE;
-    if (replica->snapshot->object == NULL || replica->snapshot->deletion != NULL)
+    if (replica->snapshot->object == NULL || replica->snapshot->has_deletion)
         return FALSE;
     invalid = lh_fleet_snapshot_invalid(fleet, replica->snapshot);
     return invalid == NULL;
@@ -315,7 +315,7 @@ static void touch_creation(LhFleet *fleet, LhFleetSnapshot *snapshot, const char
     gboolean missing = FALSE, differ = FALSE;
 
     if (object != NULL && spec != NULL && !object->live && !spec->paused &&
-        snapshot->deletion == NULL && invalid == NULL)
+        !snapshot->has_deletion && invalid == NULL)
         compare_replicas(fleet, snapshot, spec, expires_at, &missing, &differ);
     lh_fleet_heap_set(fleet->create_todo, snapshot, missing, expires_at);
     snapshot->correct_todo =
@@ -352,7 +352,7 @@ void lh_fleet_touch_snapshot(LhFleet *fleet, LhFleetSnapshot *snapshot)
     g_autofree char *invalid = lh_fleet_snapshot_invalid(fleet, snapshot);
     const LhObject *missing = NULL, *valid = NULL;
 
-    if (lh_fleet_described(fleet, "snapshots", snapshot->name)) {
+    if (fleet->described_snapshots > 0 && lh_fleet_described(fleet, "snapshots", snapshot->name)) {
         missing = lh_fleet_status(fleet, "snapshots", snapshot->name, "replica-creator");
         valid = lh_fleet_status(fleet, "snapshots", snapshot->name, "admission");
     }

@@ -1,9 +1,10 @@
 /*
  * Which snapshots' uris collide: equal, inside one another, or held by a Deletion. Pure.
  *
- * A uri whose last segment is its snapshot's name, as nearly all are, is found by that name; only the odd
- * ones have a table. The directories above all uris form a tree: what it counts tells without a search that
- * nothing lies below a uri, and that nothing holds a directory above it.
+ * The records of all known snapshots are sorted by uri: what is equal to a uri or lies in it follows right
+ * behind. Uris that others share or lie in are few, mostly none: only those have an entry (LhFleetContest),
+ * which also tells without a search what lies in a uri. What holds a directory above a uri, and has no entry
+ * because nothing else lies in it, is the neighbour before.
  */
 #include "controllers/fleet_internal.h"
 
@@ -25,73 +26,53 @@ static gsize parent_length(const char *uri, gsize len)
     return 0;
 }
 
-static const char *last_segment(const char *uri, gsize *len)
-{
-    gsize end = strlen(uri) - 1, begin = end;
+/* ---- the order of the records ---- */
 
-    while (begin > 0 && uri[begin - 1] != '/')
-        begin--;
-    *len = end - begin;
-    return uri + begin;
+typedef struct {
+    LhUri uri;
+    const char *name; /* of the snapshot; "" comes before all that have this uri */
+} Key;
+
+static const LhUri *uri_of(const LhFleetSnapshot *snapshot)
+{
+    return &lh_fleet_snapshot_object(snapshot)->uri;
 }
 
-/* Its last segment is @name. */
-static gboolean is_regular(const char *uri, const char *name)
+int lh_fleet_uri_order(gconstpointer record, gconstpointer key)
 {
-    gsize len;
-    const char *last = last_segment(uri, &len);
+    const Key *wanted = key;
+    int order = lh_uri_compare(uri_of(record), &wanted->uri);
 
-    return strncmp(last, name, len) == 0 && name[len] == '\0';
+    return order != 0 ? order : strcmp(((const LhFleetSnapshot *)record)->name, wanted->name);
 }
 
-static gboolean lies_below(const LhUri *uri, const char *dir, gsize len)
+static LhSortedPlace find(const LhFleet *fleet, const char *uri)
 {
-    if (strncmp(uri->dir, dir, len) != 0)
-        return FALSE;
-    return uri->last != NULL || uri->dir[len] != '\0';
+    const Key key = {.uri = {.dir = uri}, .name = ""};
+
+    return lh_sorted_set_find(&fleet->by_uri, &key);
 }
 
-/* ---- who holds a uri ---- */
-
-typedef void (*HolderFunc)(LhFleetSnapshot *holder, gpointer data);
-
-/* @but (may be NULL) is left out. */
-static void each_holder(const LhFleet *fleet, const char *uri, const LhFleetSnapshot *but,
-                        HolderFunc func, gpointer data)
+/* The next one, as long as it has that uri (or, with @below, lies in it). */
+static LhFleetSnapshot *next_within(const LhFleet *fleet, const char *uri, gboolean below,
+                                    LhSortedPlace *place)
 {
-    gsize len;
-    const char *last = last_segment(uri, &len);
-    LhFleetSnapshot *named = but != NULL && is_regular(uri, but->name)
-                                 ? NULL
-                                 : lh_name_set_get_n(&fleet->snapshots, last, len);
-    const LhSnapshot *object = named == NULL ? NULL : lh_fleet_snapshot_object(named);
-    const GPtrArray *odd = g_hash_table_size(fleet->odd_uris) == 0
-                               ? NULL
-                               : g_hash_table_lookup(fleet->odd_uris, uri);
+    const LhUri wanted = {.dir = uri};
+    LhFleetSnapshot *snapshot = lh_sorted_set_next(&fleet->by_uri, place);
+    int order = snapshot == NULL ? LH_URI_APART : lh_uri_compare(uri_of(snapshot), &wanted);
 
-    if (object != NULL && lh_uri_is(&object->uri, uri))
-        func(named, data);
-    for (guint i = 0; odd != NULL && i < odd->len; i++)
-        if (g_ptr_array_index(odd, i) != but)
-            func(g_ptr_array_index(odd, i), data);
+    return order == 0 || (below && order == LH_URI_INSIDE) ? snapshot : NULL;
 }
 
-static void each_below(const LhFleet *fleet, const char *uri, HolderFunc func, gpointer data)
+/* The last one before @uri; of its holders, only where it is a directory above @uri. */
+static LhFleetSnapshot *holder_before(const LhFleet *fleet, const char *uri)
 {
-    gsize len = strlen(uri);
-    LhFleetSnapshot *snapshot;
+    const LhUri wanted = {.dir = uri};
+    LhSortedPlace place = find(fleet, uri);
+    LhFleetSnapshot *before = lh_sorted_set_back(&fleet->by_uri, &place);
 
-    for (gsize at = 0; (snapshot = lh_name_set_next(&fleet->snapshots, &at)) != NULL;) {
-        const LhSnapshot *object = lh_fleet_snapshot_object(snapshot);
-        if (object != NULL && lies_below(&object->uri, uri, len))
-            func(snapshot, data);
-    }
-}
-
-static void count_holder(LhFleetSnapshot *holder, gpointer data)
-{
-    (void)holder;
-    ++*(guint *)data;
+    return before != NULL && lh_uri_compare(uri_of(before), &wanted) == -LH_URI_INSIDE ? before
+                                                                                       : NULL;
 }
 
 /* Put in one transaction they share a create revision: then the name decides. */
@@ -102,106 +83,151 @@ static gboolean is_older(const LhFleetSnapshot *a, const LhFleetSnapshot *b)
     return strcmp(a->name, b->name) < 0;
 }
 
-/* ---- directories ---- */
+/* ---- contests ---- */
 
-static LhFleetDir *get_dir(const LhFleet *fleet, const char *uri, gsize len)
+static LhFleetContest *get_contest(const LhFleet *fleet, const char *uri, gsize len)
 {
-    return len == 0 ? NULL : lh_name_set_get_n(&fleet->dirs, uri, len);
+    return lh_name_set_get_n(&fleet->contests, uri, len);
 }
 
-static LhFleetDir *make_dir(LhFleet *fleet, const char *uri, gsize len)
+/* A contest whenever there is something to contest, with what the records say. */
+static void make_contest(LhFleet *fleet, const char *uri)
 {
-    LhFleetDir *dir = get_dir(fleet, uri, len);
+    LhFleetContest found = {.oldest = NULL}, *contest;
+    LhSortedPlace place = find(fleet, uri), begin = place;
+    gsize len = strlen(uri);
 
-    if (dir != NULL || len == 0)
-        return dir;
-    dir = g_malloc0(sizeof *dir + len + 1);
-    dir->name = memcpy(dir->text, uri, len);
-    dir->up = make_dir(fleet, uri, parent_length(uri, len));
-    each_holder(fleet, dir->name, NULL, count_holder, &dir->holders);
-    lh_name_set_put(&fleet->dirs, dir);
-    return dir;
-}
-
-static void add_below(LhFleetDir *dir, LhFleetSnapshot *snapshot)
-{
-    for (; dir != NULL; dir = dir->up) {
-        if (dir->below == 0 || (dir->oldest != NULL && is_older(snapshot, dir->oldest)))
-            dir->oldest = snapshot;
-        dir->below++;
+    while (next_within(fleet, uri, FALSE, &place) != NULL) {
+        found.holders++;
+        begin = place;
     }
+    for (LhFleetSnapshot *below; (below = next_within(fleet, uri, TRUE, &begin)) != NULL;) {
+        found.below++;
+        if (found.oldest == NULL || is_older(below, found.oldest))
+            found.oldest = below;
+    }
+    if (found.holders == 0 || found.holders + found.below < 2)
+        return;
+    contest = g_malloc(sizeof *contest + len + 1);
+    *contest = found;
+    contest->name = memcpy(contest->text, uri, len + 1);
+    lh_name_set_put(&fleet->contests, contest);
 }
 
-static void remove_below(LhFleet *fleet, LhFleetDir *dir, const LhFleetSnapshot *snapshot)
+static void drop_contest(LhFleet *fleet, LhFleetContest *contest)
 {
-    for (LhFleetDir *up = NULL; dir != NULL; dir = up) {
-        up = dir->up;
-        if (dir->oldest == snapshot)
-            dir->oldest = NULL;
-        if (--dir->below != 0)
+    if (contest->holders > 0 && contest->holders + contest->below > 1)
+        return;
+    lh_name_set_take(&fleet->contests, contest->name);
+    g_free(contest);
+}
+
+/* Searched for only after the oldest one below it has gone. */
+static LhFleetSnapshot *oldest_below(const LhFleet *fleet, LhFleetContest *contest)
+{
+    LhSortedPlace place = find(fleet, contest->name);
+
+    if (contest->oldest != NULL || contest->below == 0)
+        return contest->oldest;
+    for (LhFleetSnapshot *next; (next = next_within(fleet, contest->name, TRUE, &place)) != NULL;)
+        if (lh_uri_compare(uri_of(next), &(LhUri){.dir = contest->name}) != 0 &&
+            (contest->oldest == NULL || is_older(next, contest->oldest)))
+            contest->oldest = next;
+    return contest->oldest;
+}
+
+static void contest_added(LhFleet *fleet, LhFleetSnapshot *snapshot)
+{
+    g_autofree char *uri = lh_uri_text(uri_of(snapshot));
+    gsize len = strlen(uri);
+    LhFleetContest *contest = get_contest(fleet, uri, len);
+    const LhFleetSnapshot *above = holder_before(fleet, uri);
+
+    if (contest != NULL)
+        contest->holders++;
+    else
+        make_contest(fleet, uri);
+    for (gsize up = parent_length(uri, len); up != 0; up = parent_length(uri, up)) {
+        contest = get_contest(fleet, uri, up);
+        if (contest == NULL)
             continue;
-        lh_name_set_take(&fleet->dirs, dir->name);
-        g_free(dir);
+        if (contest->below++ == 0 ||
+            (contest->oldest != NULL && is_older(snapshot, contest->oldest)))
+            contest->oldest = snapshot;
+    }
+    if (above != NULL) {
+        g_autofree char *directory = lh_uri_text(uri_of(above));
+        if (get_contest(fleet, directory, strlen(directory)) == NULL)
+            make_contest(fleet, directory);
     }
 }
 
-static void find_older(LhFleetSnapshot *other, gpointer data)
+static void contest_removed(LhFleet *fleet, const LhFleetSnapshot *snapshot)
 {
-    LhFleetSnapshot **oldest = data;
-
-    if (*oldest == NULL || is_older(other, *oldest))
-        *oldest = other;
-}
-
-/* Searched for only where a snapshot holds the directory, after the oldest one below it has gone. */
-static LhFleetSnapshot *oldest_below(const LhFleet *fleet, LhFleetDir *dir)
-{
-    if (dir->oldest == NULL)
-        each_below(fleet, dir->name, find_older, &dir->oldest);
-    return dir->oldest;
-}
-
-void lh_fleet_uri_add(LhFleet *fleet, LhFleetSnapshot *snapshot, const char *uri)
-{
+    g_autofree char *uri = lh_uri_text(uri_of(snapshot));
     gsize len = strlen(uri);
-    LhFleetDir *self = get_dir(fleet, uri, len);
+    LhFleetContest *contest = get_contest(fleet, uri, len);
 
-    if (!is_regular(uri, snapshot->name)) {
-        GPtrArray *holders = g_hash_table_lookup(fleet->odd_uris, uri);
-        if (holders == NULL) {
-            holders = g_ptr_array_new();
-            g_hash_table_insert(fleet->odd_uris, g_strdup(uri), holders);
-        }
-        g_ptr_array_add(holders, snapshot);
+    if (contest != NULL) {
+        contest->holders--;
+        drop_contest(fleet, contest);
     }
-    if (self != NULL)
-        self->holders++;
-    add_below(make_dir(fleet, uri, parent_length(uri, len)), snapshot);
+    for (gsize up = parent_length(uri, len); up != 0; up = parent_length(uri, up)) {
+        contest = get_contest(fleet, uri, up);
+        if (contest == NULL)
+            continue;
+        contest->below--;
+        if (contest->oldest == snapshot)
+            contest->oldest = NULL;
+        drop_contest(fleet, contest);
+    }
 }
 
-void lh_fleet_uri_remove(LhFleet *fleet, LhFleetSnapshot *snapshot, const char *uri)
+/* Whether the record behind @place collides with one beside it. */
+static gboolean meets_neighbour(const LhFleet *fleet, LhSortedPlace place)
 {
-    gsize len = strlen(uri);
-    LhFleetDir *self = get_dir(fleet, uri, len);
+    LhSortedPlace before = place;
+    const LhUri *uri = uri_of(lh_sorted_set_next(&fleet->by_uri, &place));
+    const LhFleetSnapshot *left = lh_sorted_set_back(&fleet->by_uri, &before);
+    const LhFleetSnapshot *right = lh_sorted_set_at(&fleet->by_uri, place);
 
-    if (!is_regular(uri, snapshot->name)) {
-        GPtrArray *holders = g_hash_table_lookup(fleet->odd_uris, uri);
-        g_ptr_array_remove_fast(holders, snapshot);
-        if (holders->len == 0)
-            g_hash_table_remove(fleet->odd_uris, uri);
-    }
-    if (self != NULL)
-        self->holders--;
-    remove_below(fleet, get_dir(fleet, uri, parent_length(uri, len)), snapshot);
+    return (left != NULL && lh_uri_compare(uri_of(left), uri) >= -LH_URI_INSIDE) ||
+           (right != NULL && lh_uri_compare(uri_of(right), uri) <= LH_URI_INSIDE);
+}
+
+gboolean lh_fleet_uri_add(LhFleet *fleet, LhFleetSnapshot *snapshot)
+{
+    const Key key = {.uri = *uri_of(snapshot), .name = snapshot->name};
+    LhSortedPlace place = lh_sorted_set_put(&fleet->by_uri,
+                                            lh_sorted_set_find(&fleet->by_uri, &key), snapshot);
+
+    if (fleet->contests.n == 0 && !meets_neighbour(fleet, place))
+        return FALSE;
+    contest_added(fleet, snapshot);
+    return TRUE;
+}
+
+gboolean lh_fleet_uri_remove(LhFleet *fleet, const LhFleetSnapshot *snapshot)
+{
+    const Key key = {.uri = *uri_of(snapshot), .name = snapshot->name};
+    LhSortedPlace place = lh_sorted_set_find(&fleet->by_uri, &key);
+
+    g_assert(lh_sorted_set_at(&fleet->by_uri, place) == snapshot);
+    lh_sorted_set_take(&fleet->by_uri, place);
+    if (fleet->contests.n == 0)
+        return FALSE;
+    contest_removed(fleet, snapshot);
+    return TRUE;
 }
 
 void lh_fleet_uris_clear(LhFleet *fleet)
 {
-    LhFleetDir *dir;
+    LhFleetContest *contest;
 
-    for (gsize at = 0; (dir = lh_name_set_next(&fleet->dirs, &at)) != NULL;)
-        g_free(dir);
-    lh_name_set_clear(&fleet->dirs);
+    for (gsize at = 0; (contest = lh_name_set_next(&fleet->contests, &at)) != NULL;)
+        g_free(contest);
+    lh_name_set_clear(&fleet->contests);
+    lh_sorted_set_clear(&fleet->by_uri);
 }
 
 /* ---- what Deletions hold ---- */
@@ -246,35 +272,38 @@ static gboolean is_taken(const LhFleet *fleet, const char *uri)
 
 /* ---- collisions ---- */
 
-typedef struct {
-    const LhFleetSnapshot *self;
-    const LhFleetSnapshot *older; /* the oldest other one that collides */
-} Collision;
-
-static void collide(LhFleetSnapshot *other, gpointer data)
+/* The older one of *oldest (which may be NULL) and @other, unless that is not older than @self. */
+static void collide(const LhFleetSnapshot *self, const LhFleetSnapshot *other,
+                    const LhFleetSnapshot **oldest)
 {
-    Collision *collision = data;
-
-    if (is_older(other, collision->self) &&
-        (collision->older == NULL || is_older(other, collision->older)))
-        collision->older = other;
+    if (is_older(other, self) && (*oldest == NULL || is_older(other, *oldest)))
+        *oldest = other;
 }
 
+static void collide_holders(const LhFleet *fleet, const char *uri, const LhFleetSnapshot *self,
+                            const LhFleetSnapshot **oldest)
+{
+    LhSortedPlace place = find(fleet, uri);
+
+    for (LhFleetSnapshot *next; (next = next_within(fleet, uri, FALSE, &place)) != NULL;)
+        collide(self, next, oldest);
+}
+
+/* The oldest one that is older and collides. */
 static const LhFleetSnapshot *find_collision(const LhFleet *fleet, const LhFleetSnapshot *self,
                                              const char *uri)
 {
-    Collision collision = {.self = self};
-    gsize len = strlen(uri);
-    LhFleetDir *below = get_dir(fleet, uri, len);
+    const LhFleetSnapshot *oldest = NULL;
 
-    each_holder(fleet, uri, self, collide, &collision);
-    for (const LhFleetDir *dir = get_dir(fleet, uri, parent_length(uri, len)); dir != NULL;
-         dir = dir->up)
-        if (dir->holders != 0)
-            each_holder(fleet, dir->name, self, collide, &collision);
-    if (below != NULL)
-        collide(oldest_below(fleet, below), &collision);
-    return collision.older;
+    for (gsize all = strlen(uri), len = all; len != 0; len = parent_length(uri, len)) {
+        LhFleetContest *contest = get_contest(fleet, uri, len);
+        if (contest == NULL)
+            continue;
+        collide_holders(fleet, contest->name, self, &oldest);
+        if (len == all && contest->below > 0)
+            collide(self, oldest_below(fleet, contest), &oldest);
+    }
+    return oldest;
 }
 
 char *lh_fleet_snapshot_invalid(const LhFleet *fleet, const LhFleetSnapshot *snapshot)
@@ -287,14 +316,16 @@ char *lh_fleet_snapshot_invalid(const LhFleet *fleet, const LhFleetSnapshot *sna
         return g_strdup("it is not published");
     if (object == NULL)
         return g_strdup(lh_object_error(snapshot->object));
-    if (snapshot->deletion != NULL) {
-        const LhDeletion *deletion = (const LhDeletion *)snapshot->deletion;
-        if (!lh_object_known(snapshot->deletion))
+    if (snapshot->has_deletion) {
+        const LhDeletion *deletion = g_hash_table_lookup(fleet->deletions, snapshot->name);
+        if (!lh_object_known(&deletion->o))
             return g_strdup("metadata.name: its Deletion does not parse");
         if (deletion->snapshot_revision != object->o.mod_rev)
             return g_strdup("metadata.name: a deletion holds this name, use another one");
         return NULL; /* its own deletion is under way */
     }
+    if (fleet->contests.n == 0 && g_hash_table_size(fleet->taken_uris) == 0)
+        return NULL;
     uri = lh_uri_text(&object->uri);
     if (is_taken(fleet, uri))
         return g_strdup("uri: a deletion holds it, use another one");
@@ -304,30 +335,25 @@ char *lh_fleet_snapshot_invalid(const LhFleet *fleet, const LhFleetSnapshot *sna
     return NULL;
 }
 
-static void gather(LhFleetSnapshot *holder, gpointer data)
-{
-    g_ptr_array_add(data, holder);
-}
-
 void lh_fleet_uri_touch(LhFleet *fleet, const char *uri, const LhFleetSnapshot *but)
 {
     g_autoptr(GPtrArray) found = g_ptr_array_new();
-    const LhFleetDir *dir = NULL;
+    LhSortedPlace place = find(fleet, uri);
+    LhFleetSnapshot *next, *above = holder_before(fleet, uri);
+    gsize len = strlen(uri);
 
-    each_holder(fleet, uri, but, gather, found);
-    for (gsize len = parent_length(uri, strlen(uri)); len != 0 && dir == NULL;
-         len = parent_length(uri, len)) {
-        dir = get_dir(fleet, uri, len);
-        if (dir == NULL) { /* what has just gone was the last one below it */
-            g_autofree char *parent = g_strndup(uri, len);
-            each_holder(fleet, parent, but, gather, found);
-        }
+    while ((next = next_within(fleet, uri, TRUE, &place)) != NULL)
+        g_ptr_array_add(found, next);
+    while (fleet->contests.n > 0 && (len = parent_length(uri, len)) != 0) {
+        const LhFleetContest *contest = get_contest(fleet, uri, len);
+        if (contest == NULL)
+            continue;
+        place = find(fleet, contest->name);
+        while ((next = next_within(fleet, contest->name, FALSE, &place)) != NULL)
+            g_ptr_array_add(found, next);
     }
-    for (; dir != NULL; dir = dir->up)
-        if (dir->holders != 0)
-            each_holder(fleet, dir->name, but, gather, found);
-    if (get_dir(fleet, uri, strlen(uri)) != NULL)
-        each_below(fleet, uri, gather, found);
+    if (above != NULL)
+        g_ptr_array_add(found, above);
     for (guint i = 0; i < found->len; i++)
         if (g_ptr_array_index(found, i) != but)
             lh_fleet_touch_snapshot(fleet, g_ptr_array_index(found, i));

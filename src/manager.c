@@ -124,6 +124,7 @@ static void on_reached(gpointer data)
     Manager *manager = data;
 
     manager->begun = TRUE;
+    lh_mirror_set_version(manager->mirror, lh_contact_status(manager->contact)->version);
     lh_mirror_start(manager->mirror);
     lh_runtime_start(manager->runtime);
 }

@@ -101,19 +101,36 @@ static void resize(LhNameSet *set, gsize places)
     g_free(old.hashes);
 }
 
+gpointer lh_name_set_find(const LhNameSet *set, const char *name, LhNamePlace *place)
+{
+    gsize len = strlen(name);
+    *place = (LhNamePlace){.hash = hash_name(name, len)};
+    if (set->places == 0)
+        return NULL;
+    place->at = find(set, place->hash, name, len);
+    return set->hashes[place->at] != 0 ? set->records[place->at] : NULL;
+}
+
+void lh_name_set_put_at(LhNameSet *set, LhNamePlace place, gpointer record)
+{
+    if ((set->n + 1) * 8 > set->places * 7) {
+        resize(set, MAX(FIRST_PLACES, set->places + set->places / 4));
+        for (place.at = first_place(set, place.hash); set->hashes[place.at] != 0;)
+            place.at = next_place(set, place.at);
+    }
+    set->n++;
+    set->hashes[place.at] = place.hash;
+    set->records[place.at] = record;
+}
+
 gpointer lh_name_set_put(LhNameSet *set, gpointer record)
 {
-    const char *name = name_of(set, record);
-    gsize len = strlen(name);
-    if ((set->n + 1) * 8 > set->places * 7)
-        resize(set, MAX(FIRST_PLACES, set->places + set->places / 4));
-    guint32 hash = hash_name(name, len);
-    gsize place = find(set, hash, name, len);
-    gpointer before = set->hashes[place] != 0 ? set->records[place] : NULL;
+    LhNamePlace place;
+    gpointer before = lh_name_set_find(set, name_of(set, record), &place);
     if (before == NULL)
-        set->n++;
-    set->hashes[place] = hash;
-    set->records[place] = record;
+        lh_name_set_put_at(set, place, record);
+    else
+        set->records[place.at] = record;
     return before;
 }
 

@@ -16,6 +16,11 @@ typedef struct {
     gsize name_at; /* offset of the name in a record */
 } LhNameSet;
 
+typedef struct {
+    gsize at;
+    guint32 hash;
+} LhNamePlace;
+
 /* No memory is used before the first record. */
 void lh_name_set_init(LhNameSet *set, gsize name_at);
 void lh_name_set_clear(LhNameSet *set); /* the set becomes empty; records are not touched */
@@ -23,6 +28,10 @@ void lh_name_set_clear(LhNameSet *set); /* the set becomes empty; records are no
 /* NULL if there is none. */
 gpointer lh_name_set_get(const LhNameSet *set, const char *name);
 gpointer lh_name_set_get_n(const LhNameSet *set, const char *name, gsize len);
+/* The same, and where one of that name would be put; *place is valid until the set changes. */
+gpointer lh_name_set_find(const LhNameSet *set, const char *name, LhNamePlace *place);
+/* Puts @record where its name was looked for and not found. */
+void lh_name_set_put_at(LhNameSet *set, LhNamePlace place, gpointer record);
 /* Returns the record of that name which it replaces, or NULL. */
 gpointer lh_name_set_put(LhNameSet *set, gpointer record);
 /* Returns what it took out, or NULL. */

@@ -18,7 +18,7 @@
 typedef struct LhContact LhContact;
 
 typedef struct {
-    /* Once: begin. */
+    /* Once: begin. The status is known. */
     void (*reached)(gpointer data);
     /* Instead of reached: LH_ERR_AUTH (not trusted, refused, wrong password) or LH_ERR_FORBIDDEN (may
      * not read the prefix). Nothing is asked any more. The message is one line that names the endpoint

@@ -30,6 +30,7 @@
 typedef struct Page Page;
 struct Page {
     Page *next;
+    gsize room; /* bytes */
     gsize n, at;
     LhKv kvs[]; /* their keys and values follow */
 };
@@ -54,6 +55,7 @@ struct LhList {
     LhCallId call;
     LhTimer *timer;
     Page *pages, **pages_tail; /* two at most */
+    Page *spare;               /* the last one that was handed over: memory for the next */
     LhTimer *pump;             /* while there are any */
     gboolean owed;             /* a page has to be asked for when one has been handed over */
     gboolean complete;
@@ -84,6 +86,7 @@ static void list_free(LhList *list)
     lh_etcd_cancel(list->etcd, &list->call);
     lh_timer_clear(list->env, &list->timer);
     drop_pages(list);
+    g_free(list->spare);
     g_free(list->to);
     g_free(list->prefix);
     g_free(list->range_end);
@@ -241,7 +244,8 @@ static void on_pump(gpointer data)
         list->pages = page->next;
         if (list->pages == NULL)
             list->pages_tail = &list->pages;
-        g_free(page);
+        g_free(list->spare);
+        list->spare = page;
         if (list->owed) {
             list->owed = FALSE;
             ask(list);
@@ -266,8 +270,13 @@ static void queue_page(LhList *list, const LhKv *kvs, gsize n)
     gsize size = sizeof(Page) + n * sizeof *kvs;
     for (gsize i = 0; i < n; i++)
         size += kvs[i].key_len + kvs[i].value_len + 2;
-    Page *page = g_malloc(size);
-    *page = (Page){.n = n};
+    Page *page = g_steal_pointer(&list->spare);
+    if (page == NULL || page->room < size) {
+        g_free(page);
+        page = g_malloc(size);
+        page->room = size;
+    }
+    *page = (Page){.room = page->room, .n = n};
     char *at = (char *)(page->kvs + n);
     for (gsize i = 0; i < n; i++) {
         page->kvs[i] = kvs[i];

@@ -143,6 +143,87 @@ static void uris_lie_strictly_below_a_root(void **state)
                    "uri: \"s3://b/k\" must end in /");
 }
 
+static LhObject *snapshot_at(const char *name, const char *uri)
+{
+    g_autofree char *json = g_strdup_printf("{" FIELDS ",\"uri\":\"%s\"}", uri);
+    return lh_object_parse(LH_KIND_SNAPSHOT, name, json, strlen(json), 1, 1, 0);
+}
+
+/* The same snapshots in directories that many share, in one of its own for each, and at random depths: the
+ * text is what was written, and what it shares with others is not in its own memory. */
+static void uris_share_their_directories(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *before, *behind; /* the number of a partition */
+    } layouts[] = {{"", ""}, {"p-", "/"}, {"x/", "/y/"}};
+    g_autoptr(GPtrArray) all = g_ptr_array_new_with_free_func((GDestroyNotify)lh_object_unref);
+    g_autoptr(GPtrArray) uris = g_ptr_array_new_with_free_func(g_free);
+    guint n[G_N_ELEMENTS(layouts)] = {0}, in_parts[G_N_ELEMENTS(layouts)] = {0};
+    for (guint i = 0; i < 3000; i++) {
+        guint layout = i % G_N_ELEMENTS(layouts);
+        g_autofree char *name = g_strdup_printf("s%u", i);
+        char *uri = g_strdup_printf("s3://bucket/%u/%s%03u%s%s/", i / 300, layouts[layout].before,
+                                    i % 30, layouts[layout].behind, name);
+        g_ptr_array_add(uris, uri);
+        g_ptr_array_add(all, snapshot_at(name, uri));
+    }
+    for (guint i = 0; i < all->len; i++) {
+        const LhSnapshot *snapshot = g_ptr_array_index(all, i);
+        g_autofree char *text = lh_uri_text(&snapshot->uri);
+        assert_true(lh_object_known(&snapshot->o));
+        assert_string_equal(text, g_ptr_array_index(uris, i));
+        assert_true(lh_uri_is(&snapshot->uri, text));
+        n[i % G_N_ELEMENTS(layouts)]++;
+        in_parts[i % G_N_ELEMENTS(layouts)] += snapshot->uri.last != NULL;
+    }
+    for (guint k = 0; k < G_N_ELEMENTS(layouts); k++)
+        if (in_parts[k] * 10 < n[k] * 9)
+            fail_msg("layout %u: %u of %u are in parts", k, in_parts[k], n[k]);
+}
+
+/* What is read twice is no reason for an atom: a snapshot that is published live, then final. */
+static void a_directory_of_one_is_not_shared(void **state)
+{
+    (void)state;
+    for (guint i = 0; i < 4; i++) {
+        g_autoptr(LhObject) object = snapshot_at("n", "s3://own/directory/of/n/");
+        const LhUri *uri = &((const LhSnapshot *)object)->uri;
+        assert_true(uri->last == NULL || !g_str_has_prefix(uri->dir, "s3://own/"));
+    }
+    g_autoptr(LhObject) other = snapshot_at("m", "s3://own/directory/of/m/");
+    assert_string_equal(((const LhSnapshot *)other)->uri.dir, "s3://own/directory/of/");
+    assert_string_equal(((const LhSnapshot *)other)->uri.last, "m");
+}
+
+static void uris_are_compared_whatever_their_parts(void **state)
+{
+    (void)state;
+    static const LhUri uris[] = {
+        {.dir = "s3://b/a/"},
+        {.dir = "s3://b/", .last = "a"},
+        {.dir = "s3://b/a/b/"},
+        {.dir = "s3://b/", .middle = "a/", .last = "b"},
+        {.dir = "s3://b/", .middle = "/a/", .last = "b"},
+        {.dir = "s3://b/", .middle = "/a/b/", .last = "c"},
+        {.dir = "s3://b/a/", .middle = "b/", .last = "c"},
+        {.dir = "s3://b/a/", .last = "bc"},
+        {.dir = "s3://b/a/b-/"},
+        {.dir = "s3://b/", .last = "a-"},
+        {.dir = "s3://b/\xff/"},
+    };
+    for (guint i = 0; i < G_N_ELEMENTS(uris); i++) {
+        for (guint k = 0; k < G_N_ELEMENTS(uris); k++) {
+            g_autofree char *a = lh_uri_text(&uris[i]), *b = lh_uri_text(&uris[k]);
+            gboolean inside = g_str_has_prefix(a, b) || g_str_has_prefix(b, a);
+            int order = strcmp(a, b), sign = (order > 0) - (order < 0);
+            assert_int_equal(lh_uri_compare(&uris[i], &uris[k]),
+                             sign * (inside ? LH_URI_INSIDE : LH_URI_APART));
+            assert_int_equal(lh_uri_is(&uris[i], b), order == 0);
+        }
+    }
+}
+
 static void files_stay_below_the_uri(void **state)
 {
     (void)state;
@@ -299,6 +380,9 @@ int main(void)
         cmocka_unit_test(snapshot_times_are_in_order_and_in_range),
         cmocka_unit_test(sizes_are_exact_or_refused),
         cmocka_unit_test(uris_lie_strictly_below_a_root),
+        cmocka_unit_test(uris_share_their_directories),
+        cmocka_unit_test(a_directory_of_one_is_not_shared),
+        cmocka_unit_test(uris_are_compared_whatever_their_parts),
         cmocka_unit_test(files_stay_below_the_uri),
         cmocka_unit_test(digests_are_stepped_through),
         cmocka_unit_test(bad_digests_are_refused),

@@ -194,11 +194,14 @@ static void make_field(Maker *m, const LhField *field, char *data)
     case LH_F_DIGESTS:
         *(const guint8 **)at = make_digests(m);
         return;
-    case LH_F_URI: /* in one part or in two */
-        if (some)
-            *(LhUri *)at = (LhUri){keep(m, g_strdup_printf("s3://b/%s/", make_pool_name(m))), NULL};
+    case LH_F_URI: /* in one part, in two, in three */
+        if (below(m, 3) == 0)
+            *(LhUri *)at = (LhUri){
+                .dir = keep(m, g_strdup_printf("s3://b/%s/", make_pool_name(m)))};
         else
-            *(LhUri *)at = (LhUri){"s3://b/d/", make_pool_name(m)};
+            *(LhUri *)at = (LhUri){.dir = "s3://b/d/",
+                                   .middle = (const char *[]){NULL, "m/n/", "/m/n/"}[below(m, 3)],
+                                   .last = make_pool_name(m)};
         return;
     case LH_F_RAW:
         *(const char **)at = some ? "{\"a\":[1,-2.5,{\"b\":null}],\"c\":\"ü\\n\"}" : NULL;

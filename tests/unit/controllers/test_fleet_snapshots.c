@@ -171,8 +171,8 @@ static void random_histories_agree_with_a_simple_reading(void **state)
                 fold(&lab, &lab.present[i], NULL);
         }
         assert_int_equal(((LhFleet *)lab.index)->snapshots.n, 0);
-        assert_int_equal(((LhFleet *)lab.index)->dirs.n, 0);
-        assert_int_equal(g_hash_table_size(((LhFleet *)lab.index)->odd_uris), 0);
+        assert_int_equal(((LhFleet *)lab.index)->by_uri.n, 0);
+        assert_int_equal(((LhFleet *)lab.index)->contests.n, 0);
         fold(&lab, &service, NULL);
         lh_fleet_index.free(lab.index);
         g_rand_free(lab.rand);
