@@ -128,8 +128,11 @@ const LhSettings *lh_fleet_settings_of(gconstpointer index, const char *controll
 
 gboolean lh_fleet_described(const LhFleet *fleet, const char *plural, const char *name)
 {
-    g_autofree char *subject = g_strconcat(plural, "/", name, NULL);
+    g_autofree char *subject = NULL;
 
+    if (g_hash_table_size(fleet->described) == 0)
+        return FALSE;
+    subject = g_strconcat(plural, "/", name, NULL);
     return g_hash_table_contains(fleet->described, subject);
 }
 

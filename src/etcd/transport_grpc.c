@@ -30,7 +30,8 @@ void lh_grpc_post(LhRpc *rpc, LhPosted *posted, void (*deliver)(LhRpc *rpc, LhPo
     gboolean first = rpc->posted == NULL;
     *rpc->posted_tail = posted;
     rpc->posted_tail = &posted->next;
-    g_cond_signal(&rpc->not_empty);
+    if (rpc->waiting) /* a signal is a system call, whether anybody waits or not */
+        g_cond_signal(&rpc->not_empty);
     g_mutex_unlock(&rpc->lock);
     if (first)
         g_source_set_ready_time(rpc->source, 0);
@@ -39,8 +40,10 @@ void lh_grpc_post(LhRpc *rpc, LhPosted *posted, void (*deliver)(LhRpc *rpc, LhPo
 static void take_posted(LhRpc *rpc, gboolean wait)
 {
     g_mutex_lock(&rpc->lock);
+    rpc->waiting = wait;
     while (wait && rpc->posted == NULL)
         g_cond_wait(&rpc->not_empty, &rpc->lock);
+    rpc->waiting = FALSE;
     if (rpc->posted != NULL) {
         *rpc->ready_tail = rpc->posted;
         rpc->ready_tail = rpc->posted_tail;
@@ -281,6 +284,20 @@ static void log_grpc(gpr_log_func_args *args)
     lh_log(level, "grpc", "text", args->message, NULL);
 }
 
+/* With gRPC's usual engine each thread that waits polls the sockets of all, so that every answer wakes both
+ * lanes; with this one a thread polls those of its own lane's calls. gRPC reads the choice from its
+ * environment, at its first init only; what this process starts does not inherit it. */
+static void init_grpc(void)
+{
+    static const char name[] = "GRPC_POLL_STRATEGY";
+    gboolean chosen = g_getenv(name) != NULL;
+    if (!chosen)
+        g_setenv(name, "poll", TRUE);
+    grpc_init();
+    if (!chosen)
+        g_unsetenv(name);
+}
+
 static GSource *make_source(LhRpc *rpc, GSourceFuncs *funcs, const char *name,
                             GMainContext *context)
 {
@@ -297,7 +314,7 @@ LhRpc *lh_rpc_new(const LhRpcServers *servers, const LhRpcMethod *methods, guint
     static GSourceFuncs funcs = {.dispatch = dispatch};
     static GSourceFuncs silence_funcs = {.dispatch = lh_grpc_dispatch_silence};
     gpr_set_log_function(log_grpc);
-    grpc_init();
+    init_grpc();
     LhRpc *rpc = g_rc_box_new0(LhRpc);
     rpc->methods = methods;
     rpc->channels = lh_channels_new(servers, methods, n_methods);
