@@ -285,20 +285,6 @@ static void log_grpc(gpr_log_func_args *args)
     lh_log(level, "grpc", "text", args->message, NULL);
 }
 
-/* With gRPC's usual engine each thread that waits polls the sockets of all, so that every answer wakes both
- * lanes; with this one a thread polls those of its own lane's calls. gRPC reads the choice from its
- * environment, at its first init only; what this process starts does not inherit it. */
-static void init_grpc(void)
-{
-    static const char name[] = "GRPC_POLL_STRATEGY";
-    gboolean chosen = g_getenv(name) != NULL;
-    if (!chosen)
-        g_setenv(name, "poll", TRUE);
-    grpc_init();
-    if (!chosen)
-        g_unsetenv(name);
-}
-
 static GSource *make_source(LhRpc *rpc, GSourceFuncs *funcs, const char *name,
                             GMainContext *context)
 {
@@ -315,7 +301,7 @@ LhRpc *lh_rpc_new(const LhRpcServers *servers, const LhRpcMethod *methods, guint
     static GSourceFuncs funcs = {.dispatch = dispatch};
     static GSourceFuncs silence_funcs = {.dispatch = lh_grpc_dispatch_silence};
     gpr_set_log_function(log_grpc);
-    init_grpc();
+    grpc_init();
     LhRpc *rpc = g_rc_box_new0(LhRpc);
     rpc->methods = methods;
     rpc->channels = lh_channels_new(servers, methods, n_methods);
