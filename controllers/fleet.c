@@ -133,8 +133,11 @@ const LhSettings *lh_fleet_settings_of(gconstpointer index, const char *controll
 
 gboolean lh_fleet_described(const LhFleet *fleet, const char *plural, const char *name)
 {
-    g_autofree char *subject = g_strconcat(plural, "/", name, NULL);
+    g_autofree char *subject = NULL;
 
+    if (g_hash_table_size(fleet->described) == 0)
+        return FALSE;
+    subject = g_strconcat(plural, "/", name, NULL);
     return g_hash_table_contains(fleet->described, subject);
 }
 
@@ -242,9 +245,14 @@ static void fold_service(LhFleet *fleet, const char *name, const LhObject *objec
                          gboolean is_accepted)
 {
     LhFleetService *service = lh_fleet_service(fleet, name);
+    /* What is desired counts only for a service that is not in force, and only that it is there: an edit
+     * need not touch all that the service holds. */
+    gboolean matters = is_accepted || (service->accepted == NULL &&
+                                       (service->desired == NULL) != (object == NULL));
 
     lh_fleet_hold(is_accepted ? &service->accepted : &service->desired, object);
-    lh_fleet_touch_service(fleet, service);
+    if (matters)
+        lh_fleet_touch_service(fleet, service);
     lh_fleet_drop_service(fleet, service);
 }
 
@@ -483,10 +491,14 @@ static gboolean fold_node(LhFleet *fleet, const LhObject *before, const LhObject
     if (id == NULL || *id == '\0' || strchr(id, '/') != NULL)
         return TRUE;
     LhFleetNode *node = lh_fleet_node(fleet, id);
+    gboolean was_gone = lh_fleet_node_gone(node);
     fold_warm(fleet, node, before, FALSE);
     lh_fleet_hold(&node->object, after);
     fold_warm(fleet, node, after, TRUE);
-    lh_fleet_touch_node(fleet, node);
+    if (lh_fleet_node_gone(node) != was_gone)
+        lh_fleet_touch_node(fleet, node);
+    else
+        lh_places_touch(fleet->places, node->host);
     lh_fleet_drop_node(fleet, node);
     return TRUE;
 }
@@ -503,7 +515,7 @@ static gboolean fold_health(LhFleet *fleet, const LhObject *before, const LhObje
         return TRUE;
     LhFleetNode *node = lh_fleet_node(fleet, id);
     lh_fleet_hold(&node->health, after);
-    lh_fleet_touch_node(fleet, node);
+    lh_places_touch(fleet->places, node->host);
     lh_fleet_drop_node(fleet, node);
     return TRUE;
 }

@@ -1,7 +1,8 @@
 /*
  * What a record's objects mean for the sets: the fate of a replica, what is missing of a snapshot, what an
- * assignment counts for. A touch takes the record out of its sets, looks at the present objects, and puts
- * it back where it belongs. Pure; no time: what depends on the clock is sorted by when it becomes due.
+ * assignment counts for. A touch looks at the present objects and puts the record into the sets where it
+ * belongs, or leaves it there: most touches change neither membership nor order. Pure; no time: what
+ * depends on the clock is sorted by when it becomes due.
  */
 #include "base/planted.h"
 #include "controllers/fleet_internal.h"
@@ -248,19 +249,27 @@ static const char *orphan_service(const LhFleetReplica *replica)
     return ((const LhReplica *)replica->object)->service;
 }
 
+/* Takes it out of the sets that are sorted by what changes; most touches change neither. */
+static void set_order(LhFleet *fleet, LhFleetReplica *replica, gint64 sort_time, LhFate fate)
+{
+    if (replica->sort_time != sort_time)
+        set_bit(fleet->waiting, replica, LH_IN_WAITING, FALSE);
+    if (replica->fate.due_ms != fate.due_ms) {
+        set_bit(fleet->due_assigned, replica, LH_IN_DUE_ASSIGNED, FALSE);
+        set_bit(fleet->due_free, replica, LH_IN_DUE_FREE, FALSE);
+    }
+    replica->sort_time = sort_time;
+    replica->fate = fate;
+}
+
 void lh_fleet_touch_replica(LhFleet *fleet, LhFleetReplica *replica)
 {
     const LhSnapshot *snapshot = lh_fleet_snapshot_object(replica->snapshot);
     const LhReplica *object = (const LhReplica *)replica->object;
     gboolean free, ends;
 
-    set_bit(fleet->waiting, replica, LH_IN_WAITING, FALSE);
-    set_bit(fleet->due_assigned, replica, LH_IN_DUE_ASSIGNED, FALSE);
-    set_bit(fleet->due_free, replica, LH_IN_DUE_FREE, FALSE);
     lh_fleet_link_orphan(fleet, replica, orphan_service(replica));
-
-    replica->fate = fate_of(replica);
-    replica->sort_time = snapshot == NULL ? 0 : snapshot->end_time;
+    set_order(fleet, replica, snapshot == NULL ? 0 : snapshot->end_time, fate_of(replica));
     replica->set = object != NULL && lh_object_known(replica->object) ? object->set : NULL;
     free = !assigned(replica);
     ends = (replica->fate.type == LH_FATE_KEEP && replica->fate.due_ms != G_MAXINT64) ||

@@ -15,8 +15,8 @@
 #include <grpc/support/log.h>
 #include <grpc/support/time.h>
 
-/* Delivered in one turn of the loop, so that timers and other sources get theirs. */
-#define DELIVER_AT_ONCE 256
+/* One turn of the loop delivers for so long, so that timers (the lease's) and other sources get theirs. */
+#define DELIVER_US 10000
 /* Between two lines that gRPC wants to be read. */
 #define GRPC_SAYS_EVERY_S 60
 
@@ -30,7 +30,8 @@ void lh_grpc_post(LhRpc *rpc, LhPosted *posted, void (*deliver)(LhRpc *rpc, LhPo
     gboolean first = rpc->posted == NULL;
     *rpc->posted_tail = posted;
     rpc->posted_tail = &posted->next;
-    g_cond_signal(&rpc->not_empty);
+    if (rpc->waiting) /* a signal is a system call, whether anybody waits or not */
+        g_cond_signal(&rpc->not_empty);
     g_mutex_unlock(&rpc->lock);
     if (first)
         g_source_set_ready_time(rpc->source, 0);
@@ -39,8 +40,10 @@ void lh_grpc_post(LhRpc *rpc, LhPosted *posted, void (*deliver)(LhRpc *rpc, LhPo
 static void take_posted(LhRpc *rpc, gboolean wait)
 {
     g_mutex_lock(&rpc->lock);
+    rpc->waiting = wait;
     while (wait && rpc->posted == NULL)
         g_cond_wait(&rpc->not_empty, &rpc->lock);
+    rpc->waiting = FALSE;
     if (rpc->posted != NULL) {
         *rpc->ready_tail = rpc->posted;
         rpc->ready_tail = rpc->posted_tail;
@@ -77,7 +80,8 @@ static gboolean dispatch(GSource *source, G_GNUC_UNUSED GSourceFunc func,
     /* Before taking: whoever posts after that finds the queue empty and sets it again. */
     g_source_set_ready_time(source, -1);
     take_posted(rpc, FALSE);
-    for (guint n = 0; n < DELIVER_AT_ONCE && deliver_next(rpc); n++)
+    gint64 until_us = g_get_monotonic_time() + DELIVER_US;
+    while (deliver_next(rpc) && g_get_monotonic_time() < until_us)
         ;
     if (rpc->ready != NULL)
         g_source_set_ready_time(source, 0);

@@ -12,7 +12,6 @@
 #include "etcd/transport_channels.h"
 
 /* An item on the way to the loop. */
-/* An item on the way to the loop. */
 typedef struct LhPosted LhPosted;
 struct LhPosted {
     LhPosted *next;
@@ -36,7 +35,8 @@ struct LhRpc {
 
     GMutex lock;
     GCond not_empty;
-    LhPosted *posted, **posted_tail; /* under the lock */
+    LhPosted *posted, **posted_tail; /* under the lock, as is */
+    gboolean waiting;                /* the loop, for not_empty */
 
     /* The loop's. */
     LhPosted *ready, **ready_tail; /* taken from posted, not delivered yet */

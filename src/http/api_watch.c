@@ -87,8 +87,11 @@ static void send_changes(Watch *watch, GPtrArray *changes)
 static void on_change(const LhObject *before, const LhObject *after, gpointer data)
 {
     LhWatchHub *hub = data;
-    Change *change = g_new0(Change, 1);
+    Change *change;
 
+    if (hub->revision == 0)
+        return; /* the first list: nobody has seen anything that this would follow */
+    change = g_new0(Change, 1);
     change->before = before == NULL ? NULL : lh_object_ref(before);
     change->after = after == NULL ? NULL : lh_object_ref(after);
     g_ptr_array_add(hub->batch, change);
@@ -107,26 +110,21 @@ static void tell_watch(Watch *watch, GPtrArray *batch)
 static void on_applied(gint64 revision, gpointer data)
 {
     LhWatchHub *hub = data;
-    gboolean first = hub->revision == 0;
 
+    if (hub->revision == 0)
+        hub->oldest = revision;
     for (guint i = 0; i < hub->batch->len; i++) {
         Change *change = g_ptr_array_index(hub->batch, i);
         change->revision = revision;
         change->previous = hub->revision;
     }
     hub->revision = revision;
-    if (first)
-        hub->oldest = revision;
     /* tell_watch may lose a watch that is too slow: the array shrinks only from the stream's own callback,
      * which comes from the loop. */
-    for (guint i = 0; i < hub->watches->len && !first; i++)
+    for (guint i = 0; i < hub->watches->len; i++)
         tell_watch(g_ptr_array_index(hub->watches, i), hub->batch);
-    for (guint i = 0; i < hub->batch->len; i++) {
-        if (first)
-            change_free(g_ptr_array_index(hub->batch, i));
-        else
-            g_queue_push_tail(&hub->changes, g_ptr_array_index(hub->batch, i));
-    }
+    for (guint i = 0; i < hub->batch->len; i++)
+        g_queue_push_tail(&hub->changes, g_ptr_array_index(hub->batch, i));
     g_ptr_array_set_size(hub->batch, 0);
     while (hub->changes.length > RING) {
         Change *change = g_queue_pop_head(&hub->changes);

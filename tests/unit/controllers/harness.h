@@ -542,3 +542,14 @@ static G_GNUC_UNUSED const LhCondition *condition_of(const World *world, const c
     }
     return NULL;
 }
+
+static G_GNUC_UNUSED void assert_capacity(const World *world, int status, const char *part)
+{
+    const LhCondition *condition = condition_of(world, "settings/cache-assigner/cache-assigner",
+                                                "Capacity");
+
+    assert_non_null(condition);
+    assert_int_equal(condition->status, status);
+    if (part != NULL && strstr(condition->message, part) == NULL)
+        fail_msg("\"%s\" does not say %s", condition->message, part);
+}

@@ -147,6 +147,30 @@ static void a_smaller_node_gets_back_what_fits(void **state)
     assert_int_equal(count_below(world, "decided/assignments/"), 2);
 }
 
+/* What is given up makes room for what waits, but it will wait itself: there is not enough for a moment. */
+static void what_a_smaller_node_gives_up_is_still_missing(void **state)
+{
+    g_autoptr(World) world = world_new();
+
+    (void)state;
+    put_settings(world, "cache-assigner", "\"restoreReservePercent\":0");
+    put_service(world, "api", "%s", "");
+    put_snapshot(world, "s", "api", T0, 10);
+    put_snapshot(world, "t", "api", T0 - SECOND, 10);
+    put_snapshot(world, "u", "api", T0 - 2 * SECOND, 5);
+    put_node(world, "a-00000001", 20, 0, "");
+    settle(world);
+    assert_capacity(world, LH_CONDITION_FALSE, "room for 5 bytes is missing, 1 replicas");
+    lose_node(world, "a-00000001");
+    put_node(world, "a-00000002", 15, 0, "");
+    step(world, "cache-assigner");
+    assert_int_equal(count_below(world, "decided/assignments/cache/a-00000001/"), 0);
+    assert_int_equal(count_below(world, "decided/assignments/cache/a-00000002/u."), 1);
+    assert_capacity(world, LH_CONDITION_FALSE, NULL);
+    settle(world);
+    assert_capacity(world, LH_CONDITION_FALSE, "room for 10 bytes is missing, 1 replicas");
+}
+
 static void what_was_published_anew_does_not_return(void **state)
 {
     g_autoptr(World) world = one_item_on_a("");
@@ -257,6 +281,29 @@ static void park(World *world)
     }
     assert_true(retry(world)->parked);
     assert_int_equal(count_below(world, "decided/assignments/"), 0);
+}
+
+/* What waits in backoff needs room as much as what may be placed. */
+static void what_is_in_backoff_still_misses_room(void **state)
+{
+    g_autoptr(World) world = world_new();
+
+    (void)state;
+    put_settings(world, "cache-assigner", "\"restoreReservePercent\":0");
+    put_service(world, "api", "%s", "");
+    put_snapshot(world, "s", "api", T0, 10);
+    put_snapshot(world, "t", "api", T0 - SECOND, 10);
+    put_node(world, "a-00000001", 15, 0, "");
+    settle(world);
+    assert_on(world, "a-00000001");
+    assert_capacity(world, LH_CONDITION_FALSE, "room for 10 bytes is missing, 1 replicas");
+    answer(world, "a-00000001/" ITEM, "failed");
+    settle(world);
+    assert_on(world, NULL);
+    g_autoptr(LhPlan) plan = plan_of(world, "cache-assigner");
+    assert_string_equal(note_rule(plan, "replicas/" ITEM), "wait-backoff");
+    assert_int_equal(count_below(world, "decided/assignments/cache/a-00000001/t."), 1);
+    assert_capacity(world, LH_CONDITION_FALSE, "room for 10 bytes is missing, 1 replicas");
 }
 
 static void after_five_attempts_it_is_parked(void **state)
@@ -423,11 +470,13 @@ int main(void)
         cmocka_unit_test(what_was_being_evicted_on_a_dead_node_is_gone),
         cmocka_unit_test(a_replica_that_expires_on_a_dead_node_goes_with_it),
         cmocka_unit_test(a_smaller_node_gets_back_what_fits),
+        cmocka_unit_test(what_a_smaller_node_gives_up_is_still_missing),
         cmocka_unit_test(what_was_published_anew_does_not_return),
         cmocka_unit_test(a_node_that_returns_in_another_set_gets_nothing_back),
         cmocka_unit_test(a_node_that_returns_loads_no_more_than_it_may),
         cmocka_unit_test(an_unknown_registration_loses_nothing),
         cmocka_unit_test(failures_are_retried_elsewhere_and_later),
+        cmocka_unit_test(what_is_in_backoff_still_misses_room),
         cmocka_unit_test(after_five_attempts_it_is_parked),
         cmocka_unit_test(a_deleted_retry_unparks),
         cmocka_unit_test(a_changed_snapshot_unparks_and_counts_anew),

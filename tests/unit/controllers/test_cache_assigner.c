@@ -16,17 +16,6 @@ static guint live(const World *world)
     return items_in(world, LH_ITEM_LIVE);
 }
 
-static void assert_capacity(const World *world, int status, const char *part)
-{
-    const LhCondition *condition = condition_of(world, "settings/cache-assigner/cache-assigner",
-                                                "Capacity");
-
-    assert_non_null(condition);
-    assert_int_equal(condition->status, status);
-    if (part != NULL && strstr(condition->message, part) == NULL)
-        fail_msg("\"%s\" does not say %s", condition->message, part);
-}
-
 static char *assignments_of(const World *world)
 {
     g_autoptr(GPtrArray) keys = keys_below(world, "decided/assignments/");
