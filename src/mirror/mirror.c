@@ -484,9 +484,8 @@ static void on_list_done(const LhEtcdHeader *header, const GError *error, gpoint
     begin_telling(mirror);
     mirror->attempts = 0;
     mirror->heard_ms = lh_mono_ms(mirror->env);
-    if (mirror->revision != 0 &&
-        (header->revision < mirror->revision || header->cluster_id != mirror->cluster_id ||
-         mirror->in_doubt))
+    if (mirror->revision != 0 && (header->revision < mirror->revision ||
+                                  header->cluster_id != mirror->cluster_id || mirror->in_doubt))
         tell_regressed(mirror, header->revision);
     if (mirror->listed != NULL)
         apply_list(mirror);
