@@ -215,12 +215,13 @@ void lh_http_access_clear(LhHttpServer *server)
 void lh_http_audit(LhHttpServer *server, LhHttpRequest *request, const char *status)
 {
     gboolean reads = strcmp(request->method, "GET") == 0 || strcmp(request->method, "HEAD") == 0;
-    gboolean stranger = request->denied || request->role == LH_ROLE_ANYONE;
+    /* A refused write of somebody who is known is what an audit is for. */
+    gboolean limited = request->role == LH_ROLE_ANYONE || (reads && request->denied);
     if ((reads && !request->denied) || request->audited) {
         return;
     }
     request->audited = TRUE;
-    if (stranger && server != NULL && !audit_has_room(server)) {
+    if (limited && server != NULL && !audit_has_room(server)) {
         return;
     }
     lh_log(LH_LOG_INFO, "audit", "who", lh_http_who(request), "role", lh_role_name(request->role),

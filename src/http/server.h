@@ -75,8 +75,9 @@ char *lh_http_server_url(const LhHttpServer *server);
  * Every request with a method other than GET and HEAD leaves one line in the log when it is answered
  * (by a handler or with a refusal): audit who=… role=… from=… method=… path=… status=…, never a query
  * or a body; status=gone when its client went before it had sent all of it. So does every 401, and
- * 403 for the role, whatever the method, with why=…; of those, and of what else comes from clients
- * without a name, 20 in 10 s, and then how many were left out. */
+ * 403 for the role, whatever the method, with why=…. Of refused reads and of what comes from clients
+ * without a name there are 20 in 10 s, and then how many were left out; writes of those who have a
+ * name always leave their line. */
 void lh_http_server_route(LhHttpServer *server, const char *method, const char *path, LhRole role,
                           LhHttpHandler handler, gpointer data);
 

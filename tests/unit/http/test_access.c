@@ -505,6 +505,7 @@ static void test_flood(void **state)
     Client *client = client_new(f);
     static const char attempt[] = "PUT /echo/a HTTP/1.1\nContent-Type: application/json\n"
                                   "Authorization: Bearer wrong";
+    lh_http_server_route(f->server, "PUT", "/operate", LH_ROLE_OPERATOR, handle_echo, f);
     for (guint i = 0; i < 500; i++) {
         g_string_truncate(client->in, 0);
         client_ask(f, client, attempt, "{}");
@@ -517,6 +518,11 @@ static void test_flood(void **state)
                "Authorization: Bearer token-o",
                "{}", 200, NULL);
     assert_line(lab, "who=otto", "status=200");
+    assert_ask(f,
+               "PUT /operate HTTP/1.1\nContent-Type: application/json\n"
+               "Authorization: Bearer token-v",
+               "{}", 403, NULL);
+    assert_line(lab, "who=vera", "status=403");
     clock_advance(&f->clock, 10000);
     assert_line(lab, "audit lines left out", "count=480");
     clock_advance(&f->clock, 10000);
