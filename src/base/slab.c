@@ -91,9 +91,10 @@ static LhSlabChunk *untouched_chunk(LhSlab *slab)
 {
     if (slab->region == NULL || slab->region->touched == REGION_CHUNKS) {
         slab->region = g_new0(LhSlabRegion, 1);
-        slab->region->memory = aligned_alloc(CHUNK_ALIGN, REGION_CHUNKS * CHUNK_ALIGN - 16);
-        g_assert(slab->region->memory !=
-                 NULL); /* as g_malloc: without memory there is no going on */
+        void *memory = NULL;
+        int failed = posix_memalign(&memory, CHUNK_ALIGN, REGION_CHUNKS * CHUNK_ALIGN - 16);
+        g_assert(failed == 0); /* as g_malloc: without memory there is no going on */
+        slab->region->memory = memory;
     }
     LhSlabChunk *chunk = chunk_of(slab->region, slab->region->touched++);
     chunk->region = slab->region;

@@ -49,8 +49,9 @@ static void authority_replaced(void **state)
     g_autofree char *both = g_strconcat(old, new, NULL);
     fleet_publish(fleet, 10);
     assert_true(g_file_set_contents(world->ca.cert, both, -1, NULL));
-    g_auto(CertFiles) server = certs_issue(world->certs, "server", &next,
-                                           &(CertSpec){.cn = "etcd", .names = "IP:127.0.0.1"});
+    CertFiles server = certs_issue(world->certs, "server", &next,
+                                   &(CertSpec){.cn = "etcd", .names = "IP:127.0.0.1"});
+    certs_clear(&server);
     fleet_publish(fleet, 10);
     for (guint i = 0; i < 3; i++) {
         restart(world, i);
