@@ -127,7 +127,8 @@ static void files_are_replaced_while_it_runs(void **state)
     assert_true(answers(world, &known));
     /* Another authority's certificate: those who trust only the old one turn away. */
     const CertSpec spec = {.cn = "server", .names = "IP:127.0.0.1"};
-    g_auto(CertFiles) next = certs_issue(lab->dir, "server", &lab->stranger, &spec);
+    CertFiles next = certs_issue(lab->dir, "server", &lab->stranger, &spec);
+    certs_clear(&next);
     Asking away = {server, fresh, 0}, again = {server, fresh, 200};
     again.who.cacert = lab->stranger.cert;
     world_poll(world, answers, &again, "the new certificate is shown");
