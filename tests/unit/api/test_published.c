@@ -3,8 +3,7 @@
  * them cost.
  */
 #include "samples.h"
-
-#include <malloc.h>
+#include "tests/fakes/heap.h"
 
 #define FIELDS "\"service\":\"a\",\"startTime\":1000,\"endTime\":2000,\"sizeBytes\":7"
 #define URI    "\"uri\":\"s3://b/k/\""
@@ -301,24 +300,16 @@ static void recovery_tasks_have_an_inclusive_range(void **state)
 
 #define N_MANY 20000
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define HEAP_IS_COUNTED FALSE
-#elif defined(__has_feature)
-#define HEAP_IS_COUNTED (!__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer))
-#else
-#define HEAP_IS_COUNTED TRUE
-#endif
-
 /* Bytes that each of many snapshots with this value costs, the allocator's included. */
 static double cost(const char *name, const char *json)
 {
     static LhObject *objects[N_MANY];
-    gsize before = mallinfo2().uordblks;
+    gsize before = heap_bytes();
     for (guint i = 0; i < N_MANY; i++) {
         objects[i] = parse_value(LH_KIND_SNAPSHOT, name, json);
         assert_known(objects[i]);
     }
-    gsize bytes = mallinfo2().uordblks - before;
+    gsize bytes = heap_bytes() - before;
     assert_ptr_equal(((const LhSnapshot *)objects[0])->service,
                      ((const LhSnapshot *)objects[N_MANY - 1])->service);
     for (guint i = 0; i < N_MANY; i++)
@@ -339,7 +330,7 @@ static void a_million_snapshots_fit(void **state)
     double plain = cost(name, "{" BIG_FIELDS "}");
     double digest = cost(name, "{" BIG_FIELDS ",\"sha256\":{\"index.tar\":\"" HEX64 "\"}}");
     print_message("# %.0f bytes, with a digest %.0f\n", plain, digest);
-    if (!HEAP_IS_COUNTED)
+    if (!heap_is_counted())
         return;
     /* 8 of them for the lease that samples have */
     assert_true(plain <= 155);
@@ -358,10 +349,10 @@ static void unused_atoms_go_away(void **state)
         g_autoptr(LhObject) object = parse_fields(LH_KIND_SNAPSHOT, json);
         assert_int_equal(lh_object_known(object), i % 2 == 0);
         if (i == 1000) /* tables and caches have their size by now */
-            heap = mallinfo2().uordblks;
+            heap = heap_bytes();
     }
-    if (HEAP_IS_COUNTED)
-        assert_true(mallinfo2().uordblks < heap + 100000);
+    if (heap_is_counted())
+        assert_true(heap_bytes() < heap + 100000);
 }
 
 static void equal_atoms_are_one(void **state)

@@ -2,22 +2,14 @@
  * base/slab: blocks that do not overlap, of any sizes, in any order; and memory that comes back.
  */
 #include "base/slab.h"
+#include "tests/fakes/heap.h"
 
-#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <string.h>
 
 #include <cmocka.h>
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define HEAP_IS_COUNTED FALSE
-#elif defined(__has_feature)
-#define HEAP_IS_COUNTED (!__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer))
-#else
-#define HEAP_IS_COUNTED TRUE
-#endif
 
 #define N_BLOCKS 20000
 
@@ -71,26 +63,26 @@ static void a_block_costs_its_size(void **state)
     (void)state;
     g_autofree gpointer *blocks = g_new(gpointer, 10 * N_BLOCKS);
     LhSlab slab = {0};
-    gsize before = mallinfo2().uordblks + mallinfo2().hblkhd;
+    gsize before = heap_bytes();
     for (guint i = 0; i < 10 * N_BLOCKS; i++)
         blocks[i] = lh_slab_alloc(&slab, 137);
-    gsize cost = mallinfo2().uordblks + mallinfo2().hblkhd - before;
-    if (HEAP_IS_COUNTED)
+    gsize cost = heap_bytes() - before;
+    if (heap_is_counted())
         assert_in_range(cost / (10 * N_BLOCKS), 144, 155); /* up to a region is not used yet */
     /* Every other one: nothing can go back, and all of it is used again. */
     for (guint i = 0; i < 10 * N_BLOCKS; i += 2)
         lh_slab_free(blocks[i]);
     for (guint i = 0; i < 10 * N_BLOCKS; i += 2)
         blocks[i] = lh_slab_alloc(&slab, 137);
-    if (HEAP_IS_COUNTED)
-        assert_int_equal(mallinfo2().uordblks + mallinfo2().hblkhd - before, cost);
+    if (heap_is_counted())
+        assert_int_equal(heap_bytes() - before, cost);
     for (guint i = 0; i < 10 * N_BLOCKS; i++)
         lh_slab_free(blocks[i]);
-    if (HEAP_IS_COUNTED)
-        assert_true(mallinfo2().uordblks + mallinfo2().hblkhd < before + 4 * 1024 * 1024);
+    if (heap_is_counted())
+        assert_true(heap_bytes() < before + 4 * 1024 * 1024);
     lh_slab_clear(&slab);
-    if (HEAP_IS_COUNTED)
-        assert_true(mallinfo2().uordblks + mallinfo2().hblkhd < before + 64 * 1024);
+    if (heap_is_counted())
+        assert_true(heap_bytes() < before + 64 * 1024);
 }
 
 int main(void)
