@@ -353,7 +353,7 @@ static void keep_reply(LhWatcher *watcher, const LhWatchReply *reply)
         watcher->behind_bytes += sizeof event + event.kv.key_len + event.kv.value_len;
         g_array_append_val(kept->events, event);
     }
-    kept->reply.events = &g_array_index(kept->events, LhEtcdEvent, 0);
+    kept->reply.events = (gpointer)kept->events->data;
     kept->reply.reason = NULL;
     if (watcher->behind_bytes > MAX_JOINED_BYTES)
         stop(watcher, watcher->cursor);

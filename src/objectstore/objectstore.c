@@ -387,7 +387,7 @@ gboolean lh_objectstore_options_read(const LhConfig *config, LhObjectStoreOption
     const char *path = "objectStore.roots";
     if (roots != NULL)
         path = lh_store_s3_options_check(&read, &local);
-    if (path != NULL) {
+    if (local != NULL) {
         g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s: %s", lh_config_source(config, path),
                     local->message);
         return FALSE;
