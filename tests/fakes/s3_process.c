@@ -450,8 +450,3 @@ void s3_process_put(S3Process *s3, const char *bucket, const char *key, const vo
 {
     g_assert(request(s3, "PUT", bucket, key, n > 0 ? data : "", n) == 201);
 }
-
-void s3_process_delete(S3Process *s3, const char *bucket, const char *key)
-{
-    g_assert(request(s3, "DELETE", bucket, key, NULL, 0) == 204);
-}

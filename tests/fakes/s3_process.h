@@ -30,4 +30,3 @@ const char *s3_process_stranger_secret(const S3Process *s3);
 /* What cannot work fails an assertion. @key is plain. */
 void s3_process_make_bucket(S3Process *s3, const char *bucket);
 void s3_process_put(S3Process *s3, const char *bucket, const char *key, const void *data, gsize n);
-void s3_process_delete(S3Process *s3, const char *bucket, const char *key);

@@ -186,7 +186,15 @@ typedef struct {
 Proc *agent_start(World *world, const AgentOptions *options);
 void agents_start(World *world, guint n); /* agent-1 … */
 pid_t proc_pid(const Proc *proc);
-char *proc_log(const Proc *proc); /* all that it has written; g_free */
+char *proc_log(const Proc *proc);                       /* all that it has written; g_free */
+guint count_words(const char *text, const char *words); /* how often */
+guint proc_logged(const Proc *proc, const char *words); /* how often so far */
+/* For world_poll: whether it has logged that. */
+typedef struct {
+    const Proc *proc;
+    const char *words;
+} Said;
+gboolean proc_has_said(World *world, gpointer said);
 /* Waits for its end; the exit code, or minus the signal. */
 int proc_wait(Proc *proc);
 int proc_stop(Proc *proc);  /* SIGTERM, and waits */

@@ -95,6 +95,28 @@ char *proc_log(const Proc *proc)
     return g_file_get_contents(proc->log, &text, NULL, NULL) ? text : g_strdup("");
 }
 
+guint count_words(const char *text, const char *words)
+{
+    guint n = 0;
+    for (const char *at = text; (at = strstr(at, words)) != NULL; at += strlen(words)) {
+        n++;
+    }
+    return n;
+}
+
+guint proc_logged(const Proc *proc, const char *words)
+{
+    g_autofree char *log = proc_log(proc);
+    return count_words(log, words);
+}
+
+gboolean proc_has_said(World *world, gpointer data)
+{
+    const Said *said = data;
+    (void)world;
+    return proc_logged(said->proc, said->words) > 0;
+}
+
 /* ---- the programs ---- */
 
 /* "… serving address=127.0.0.1:41234 …" */

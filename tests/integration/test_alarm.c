@@ -5,33 +5,6 @@
 
 #include <string.h>
 
-static guint count(const char *text, const char *words)
-{
-    guint n = 0;
-    for (const char *at = text; (at = strstr(at, words)) != NULL; at += strlen(words)) {
-        n++;
-    }
-    return n;
-}
-
-static guint count_logged(const Proc *proc, const char *words)
-{
-    g_autofree char *log = proc_log(proc);
-    return count(log, words);
-}
-
-typedef struct {
-    const Proc *proc;
-    const char *words;
-} Said;
-
-static gboolean is_said(World *world, gpointer data)
-{
-    const Said *said = data;
-    (void)world;
-    return count_logged(said->proc, said->words) > 0;
-}
-
 static gboolean alarm_is(World *world, Proc *manager, gboolean on)
 {
     g_autoptr(Reply) cluster = http(manager, "GET", "/v1/cluster", NULL);
@@ -64,7 +37,7 @@ static char *holders(World *world, const char *prefix)
     return g_string_free(text, FALSE);
 }
 
-static void an_alarm_is_said_and_survived(void **state)
+static void an_alarm_proc_has_said_and_survived(void **state)
 {
     World *world = *state;
     Proc *manager = manager_start(world, "manager", NULL);
@@ -84,8 +57,8 @@ static void an_alarm_is_said_and_survived(void **state)
     world_delete(world, "actual/search/cache/nobody-00000001/s");
     world_delete(world, "published/snapshots/s-2");
     world_poll(world, is_raised, manager, "the alarm is shown");
-    world_poll(world, is_said, &(Said){manager, "alarm=NOSPACE"}, "the manager says it");
-    world_poll(world, is_said, &(Said){agent, "alarm=NOSPACE"}, "the agent says it");
+    world_poll(world, proc_has_said, &(Said){manager, "alarm=NOSPACE"}, "the manager says it");
+    world_poll(world, proc_has_said, &(Said){agent, "alarm=NOSPACE"}, "the agent says it");
     assert_false(manager->ended || agent->ended);
     g_autofree char *nodes_then = holders(world, "actual/nodes/");
     g_autofree char *leaders_then = holders(world, "leaders/");
@@ -102,13 +75,14 @@ static void an_alarm_is_said_and_survived(void **state)
     g_autofree char *leaders_after = holders(world, "leaders/");
     assert_string_equal(nodes_after, nodes);
     assert_string_equal(leaders_after, leaders);
-    assert_int_equal(count_logged(manager, "alarm=NOSPACE meaning"), 1);
+    assert_int_equal(proc_logged(manager, "alarm=NOSPACE meaning"), 1);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(an_alarm_is_said_and_survived, world_setup, world_teardown),
+        cmocka_unit_test_setup_teardown(an_alarm_proc_has_said_and_survived, world_setup,
+                                        world_teardown),
     };
     return cmocka_run_group_tests_name("integration-alarm", tests, NULL, NULL);
 }

@@ -15,33 +15,6 @@ static int setup_secure(void **state)
     return 0;
 }
 
-static guint count(const char *text, const char *words)
-{
-    guint n = 0;
-    for (const char *at = text; (at = strstr(at, words)) != NULL; at += strlen(words)) {
-        n++;
-    }
-    return n;
-}
-
-static guint count_logged(const Proc *proc, const char *words)
-{
-    g_autofree char *log = proc_log(proc);
-    return count(log, words);
-}
-
-typedef struct {
-    const Proc *proc;
-    const char *words;
-} Said;
-
-static gboolean is_said(World *world, gpointer data)
-{
-    const Said *said = data;
-    (void)world;
-    return count_logged(said->proc, said->words) > 0;
-}
-
 static gboolean never(World *world, gpointer data)
 {
     (void)world, (void)data;
@@ -71,7 +44,7 @@ static void must_say(Proc *proc, const char *path, int status)
 static void risks_are_said_once(World *world, const Proc *proc)
 {
     g_autofree char *risks = lh_etcd_version_risks(etcd_process_version(world->etcd));
-    assert_int_equal(count_logged(proc, "known faults"), risks != NULL ? 1 : 0);
+    assert_int_equal(proc_logged(proc, "known faults"), risks != NULL ? 1 : 0);
 }
 
 /* ---- not there yet ---- */
@@ -86,7 +59,7 @@ static void they_wait_for_etcd_and_begin(void **state)
     Proc *agent = agent_start(world, &(AgentOptions){.name = "agent"});
     Proc *const both[] = {manager, agent};
     for (guint i = 0; i < G_N_ELEMENTS(both); i++) {
-        world_poll(world, is_said, &(Said){both[i], "etcd not reached yet"}, "%s says it",
+        world_poll(world, proc_has_said, &(Said){both[i], "etcd not reached yet"}, "%s says it",
                    both[i]->name);
     }
     must_say(manager, "/healthz", 200);
@@ -96,15 +69,15 @@ static void they_wait_for_etcd_and_begin(void **state)
     for (guint i = 0; i < G_N_ELEMENTS(both); i++) {
         assert_false(both[i]->ended);
         assert_int_equal(
-            count_logged(both[i], "level=warning") + count_logged(both[i], "level=error"), 1);
-        assert_true(count_logged(both[i], etcd_process_endpoint(world->etcd)) > 0);
+            proc_logged(both[i], "level=warning") + proc_logged(both[i], "level=error"), 1);
+        assert_true(proc_logged(both[i], etcd_process_endpoint(world->etcd)) > 0);
     }
     must_say(manager, "/readyz", 503);
     assert_true(etcd_process_restart(world->etcd, NULL));
     world_poll(world, is_ready, manager, "the manager is ready");
     world_wait_live(world, NULL, 1);
     for (guint i = 0; i < G_N_ELEMENTS(both); i++) {
-        assert_int_equal(count_logged(both[i], "etcd reached"), 1);
+        assert_int_equal(proc_logged(both[i], "etcd reached"), 1);
         risks_are_said_once(world, both[i]);
     }
 }
@@ -117,7 +90,7 @@ static void told_to_stop_before_etcd_was_there(void **state)
     Proc *agent = agent_start(world, &(AgentOptions){.name = "agent"});
     Proc *const both[] = {manager, agent};
     for (guint i = 0; i < G_N_ELEMENTS(both); i++) {
-        world_poll(world, is_said, &(Said){both[i], "etcd not reached yet"}, "%s says it",
+        world_poll(world, proc_has_said, &(Said){both[i], "etcd not reached yet"}, "%s says it",
                    both[i]->name);
         g_subprocess_send_signal(both[i]->process, SIGTERM);
     }
@@ -166,7 +139,7 @@ static void both_are_refused(World *world, int code, const char *says, const cha
                        code, says);
         }
         one_line_for_people(world, both[i], says, names);
-        assert_int_equal(count_logged(both[i], "secret-4711"), 0);
+        assert_int_equal(proc_logged(both[i], "secret-4711"), 0);
     }
 }
 
@@ -269,8 +242,10 @@ static void the_password_is_seen_nowhere(void **state)
     assert_true(etcd_process_restart(world->etcd, NULL));
     etcdctl(world, "user", "delete", "node", NULL);
     etcdctl(world, "user", "delete", "m", NULL);
-    world_poll(world, is_said, &(Said){manager, "invalid user ID or password"}, "it is refused");
-    world_poll(world, is_said, &(Said){agent, "invalid user ID or password"}, "it is refused");
+    world_poll(world, proc_has_said, &(Said){manager, "invalid user ID or password"},
+               "it is refused");
+    world_poll(world, proc_has_said, &(Said){agent, "invalid user ID or password"},
+               "it is refused");
     shows_no_secret(manager);
     shows_no_secret(agent);
     world_user(world, "m", "manager");
