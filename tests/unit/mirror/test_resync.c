@@ -204,6 +204,29 @@ static void another_cluster_is_told_as_regressed(void **state)
     lab_free(&lab);
 }
 
+/* Who has proof that etcd went back says so, and it counts, even if etcd has caught up by the list. */
+static void a_mirror_in_doubt_lists_and_tells(void **state)
+{
+    Lab lab = lab_new(15, NULL);
+
+    put_snapshot(&lab, "a", 1);
+    lab_start(&lab);
+    pass(&lab, 100);
+    g_string_truncate(lab.told, 0);
+    assert_false(lh_mirror_in_doubt(lab.mirror));
+    lh_mirror_doubt(lab.mirror);
+    lh_mirror_doubt(lab.mirror); /* one list */
+    assert_true(lh_mirror_in_doubt(lab.mirror));
+    expect_told(&lab, "");
+    pass(&lab, 30000);
+    expect_told(&lab, "!2>2 =2");
+    assert_false(lh_mirror_in_doubt(lab.mirror));
+    put_snapshot(&lab, "b", 1);
+    pass(&lab, 100);
+    check_agrees(&lab);
+    lab_free(&lab);
+}
+
 static void on_lease(gint64 lease, G_GNUC_UNUSED gint64 ttl_s, const GError *error, gpointer data)
 {
     assert_null(error);
@@ -380,6 +403,7 @@ int main(void)
         cmocka_unit_test(a_first_list_that_begins_again_is_mended),
         cmocka_unit_test(a_restored_backup_is_told_and_parsed_again),
         cmocka_unit_test(another_cluster_is_told_as_regressed),
+        cmocka_unit_test(a_mirror_in_doubt_lists_and_tells),
         cmocka_unit_test(the_lease_of_a_key_is_part_of_it),
         cmocka_unit_test(an_etcd_that_is_away_at_start_is_waited_for),
         cmocka_unit_test(progress_counts_when_etcd_can_be_trusted_with_it),
