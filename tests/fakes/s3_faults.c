@@ -18,7 +18,7 @@ typedef struct {
 
 typedef struct {
     S3Fault f;
-    char *match, *code, *header, *body;
+    char *path, *match, *code, *header, *body;
 } Fault;
 
 typedef struct {
@@ -56,6 +56,7 @@ static void object_free(gpointer data)
 static void fault_free(gpointer data)
 {
     Fault *fault = data;
+    g_free(fault->path);
     g_free(fault->match);
     g_free(fault->code);
     g_free(fault->header);
@@ -67,10 +68,12 @@ static Fault *fault_copy(const S3Fault *f)
 {
     Fault *fault = g_new0(Fault, 1);
     fault->f = *f;
+    fault->path = g_strdup(f->path);
     fault->match = g_strdup(f->match);
     fault->code = g_strdup(f->code);
     fault->header = g_strdup(f->header);
     fault->body = g_strdup(f->body);
+    fault->f.path = fault->path;
     fault->f.match = fault->match;
     fault->f.code = fault->code;
     fault->f.header = fault->header;
@@ -297,11 +300,13 @@ static char *read_head(int fd)
     return NULL;
 }
 
-static Fault *take_fault(S3Faults *server, const char *head)
+static Fault *take_fault(S3Faults *server, const char *head, const char *path)
 {
     for (GList *link = server->faults.head; link != NULL; link = link->next) {
         Fault *fault = link->data;
         if (fault->match != NULL && strstr(head, fault->match) == NULL)
+            continue;
+        if (fault->path != NULL && strcmp(path, fault->path) != 0)
             continue;
         Fault *used = fault_copy(&fault->f);
         if (--fault->f.times == 0) {
@@ -323,10 +328,9 @@ static gboolean serve_one(S3Faults *server, int fd)
         return FALSE;
     g_mutex_lock(&server->mutex);
     g_string_append(server->heads, head);
-    Request request = {.fault = take_fault(server, head)};
-    g_mutex_unlock(&server->mutex);
     g_auto(GStrv) target = g_strsplit(words[1], "?", 2);
-    request.path = target[0];
+    Request request = {.path = target[0], .fault = take_fault(server, head, target[0])};
+    g_mutex_unlock(&server->mutex);
     request.query = target[1] != NULL ? target[1] : (char *)"";
     g_autofree char *range = header_of(head, "Range");
     g_autofree char *if_match = header_of(head, "If-Match");

@@ -26,6 +26,8 @@ typedef enum {
 } S3FaultKind;
 
 typedef struct {
+    const char *path;  /* of the request; NULL: any. A request of a transfer that was given up may
+                          come late: then only the path tells it from the next transfer's. */
     const char *match; /* part of the request's head; NULL: any */
     guint times;       /* how many requests */
     S3FaultKind kind;

@@ -225,9 +225,16 @@ static void lies_are_refused(void **state)
         {"bytes=0-65535", S3_FAULT_NO_ETAG, 0, LH_ERR_INVALID, "gives no ETag"},
     };
     for (gsize i = 0; i < G_N_ELEMENTS(rows); i++) {
-        s3_faults_put(lab->server, "/b/s/x", lab->data, BYTES);
-        fault(lab, (S3Fault){.match = rows[i].match, .kind = rows[i].kind, .after = rows[i].after});
-        expect_refused(lab, rows[i].code, rows[i].text);
+        g_autofree char *name = g_strdup_printf("lie%zu", i);
+        g_autofree char *path = g_strconcat("/b/s/", name, NULL);
+        s3_faults_put(lab->server, path, lab->data, BYTES);
+        fault(lab, (S3Fault){.path = path,
+                             .match = rows[i].match,
+                             .kind = rows[i].kind,
+                             .after = rows[i].after});
+        fetch(lab->f, URI, name, "refused");
+        assert_error(lab->f, rows[i].code, rows[i].text);
+        assert_false(out_exists(lab->f, "refused"));
     }
     fault(lab, (S3Fault){.match = "/b/s/small", .kind = S3_FAULT_NO_ETAG});
     fetch(lab->f, URI, "small", "small"); /* one request needs none */
