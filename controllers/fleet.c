@@ -322,8 +322,11 @@ static gboolean fold_snapshot(LhFleet *fleet, const LhObject *before, const LhOb
     /* Only where others may be concerned. */
     g_autofree char *old_uri = NULL, *new_uri = NULL;
 
+    lh_fleet_clean_leave(snapshot);
     if (was != NULL && lh_fleet_uri_remove(fleet, snapshot))
         old_uri = lh_uri_text(&was->uri);
+    fleet->unknown_uris += (guint)((after != NULL && !lh_object_known(after)) -
+                                   (before != NULL && !lh_object_known(before)));
     lh_fleet_hold_snapshot(snapshot, after);
     is = lh_fleet_snapshot_object(snapshot);
     if (is != NULL && lh_fleet_uri_add(fleet, snapshot))
@@ -357,6 +360,7 @@ static gboolean fold_deletion(LhFleet *fleet, const LhObject *before, const LhOb
         lh_fleet_uri_take(fleet, old_uri, -1);
     if (new_uri != NULL)
         lh_fleet_uri_take(fleet, new_uri, 1);
+    lh_fleet_clean_deletion(fleet, before, after);
     hold_in_table(fleet->deletions, snapshot->name, after);
     snapshot->has_deletion = after != NULL;
     lh_fleet_touch_snapshot(fleet, snapshot);
@@ -578,16 +582,28 @@ typedef gboolean (*FoldFunc)(LhFleet *fleet, const LhObject *before, const LhObj
 
 /* One more than there are kinds: a key of no known kind concerns nobody here. */
 static const FoldFunc folds[LH_N_ALL_KINDS] = {
-    [LH_KIND_SERVICE] = fold_desired,   [LH_KIND_SEED] = fold_desired,
-    [LH_KIND_THROTTLE] = fold_desired,  [LH_KIND_PARTITION] = fold_desired,
-    [LH_KIND_RESTORE] = fold_desired,   [LH_KIND_NODEPOLICY] = fold_desired,
-    [LH_KIND_SETTINGS] = fold_desired,  [LH_KIND_CONFIRMATION] = fold_desired,
-    [LH_KIND_SNAPSHOT] = fold_snapshot, [LH_KIND_ACCEPTED] = fold_accepted,
-    [LH_KIND_REPLICA] = fold_replica,   [LH_KIND_ASSIGNMENT] = fold_assignment,
-    [LH_KIND_RETRY] = fold_retry,       [LH_KIND_HEALTH] = fold_health,
-    [LH_KIND_DELETION] = fold_deletion, [LH_KIND_BRAKE] = fold_brake,
-    [LH_KIND_STATUS] = fold_status,     [LH_KIND_NODE] = fold_node,
-    [LH_KIND_ITEM] = fold_item,         [LH_KIND_RECOVERYTASK] = fold_desired,
+    [LH_KIND_SERVICE] = fold_desired,
+    [LH_KIND_SEED] = fold_desired,
+    [LH_KIND_THROTTLE] = fold_desired,
+    [LH_KIND_PARTITION] = fold_desired,
+    [LH_KIND_RESTORE] = fold_desired,
+    [LH_KIND_NODEPOLICY] = fold_desired,
+    [LH_KIND_SETTINGS] = fold_desired,
+    [LH_KIND_CONFIRMATION] = fold_desired,
+    [LH_KIND_SNAPSHOT] = fold_snapshot,
+    [LH_KIND_ACCEPTED] = fold_accepted,
+    [LH_KIND_REPLICA] = fold_replica,
+    [LH_KIND_ASSIGNMENT] = fold_assignment,
+    [LH_KIND_RETRY] = fold_retry,
+    [LH_KIND_HEALTH] = fold_health,
+    [LH_KIND_DELETION] = fold_deletion,
+    [LH_KIND_BRAKE] = fold_brake,
+    [LH_KIND_STATUS] = fold_status,
+    [LH_KIND_NODE] = fold_node,
+    [LH_KIND_ITEM] = fold_item,
+    [LH_KIND_RECOVERYTASK] = fold_desired,
+    [LH_KIND_ORPHAN] = lh_fleet_fold_orphan,
+    [LH_KIND_OBSERVATION] = lh_fleet_fold_observation,
 };
 
 static gboolean fleet_fold(gpointer index, const LhObject *before, const LhObject *after)
@@ -621,6 +637,7 @@ static gpointer fleet_new(void)
     fleet->taken_parents = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     fleet->places = lh_places_new();
     lh_fleet_trees_init(fleet);
+    lh_fleet_clean_init(fleet);
     return fleet;
 }
 
@@ -640,7 +657,8 @@ static void free_records(LhFleet *fleet)
     g_hash_table_unref(fleet->table)
 
     FREE_EACH(services, LhFleetService, lh_object_unref(r->desired); lh_object_unref(r->accepted);
-              g_ptr_array_unref(r->snapshots); g_hash_table_unref(r->orphans); g_free(r->name));
+              g_ptr_array_unref(r->snapshots); g_hash_table_unref(r->orphans);
+              lh_sorted_set_clear(&r->by_end); g_free(r->name));
     FREE_EACH(replicas, LhFleetReplica, lh_object_unref(r->object); lh_object_unref(r->retry);
               g_clear_pointer(&r->assignments, g_ptr_array_unref); g_free(r->name));
     FREE_EACH(assignments, LhFleetAssignment, lh_object_unref(r->object); lh_object_unref(r->item);
@@ -676,6 +694,7 @@ static void fleet_free(gpointer index)
     LhFleet *fleet = index;
 
     lh_fleet_trees_clear(fleet);
+    lh_fleet_clean_clear(fleet);
     lh_places_free(fleet->places);
     free_records(fleet);
     free_snapshots(fleet);
