@@ -6,6 +6,8 @@
 #include "base/planted.h"
 #include "controllers/cleaner_internal.h"
 
+#define NEW_MS         1000  /* to the look after the one that wrote the marker */
+#define HELD_MS        10000 /* while something is wrong that may be mended */
 #define RETRY_FIRST_MS 5000
 #define RETRY_CAP_MS   (10 * 60 * 1000)
 
@@ -19,14 +21,14 @@ static gint64 retry_at(const LhObservation *failed)
 
 /* What renews itself: asked for when there is none, or, with @work, when it gets old. */
 static void renew(const LhCleaner *cleaner, LhErrand errand, const LhObservation *seen,
-                  gboolean work, LhErrands *errands)
+                  gint64 after_ms, gboolean work, LhErrands *errands)
 {
     gint64 now = cleaner->context->now_ms;
-    gint64 due = seen == NULL ? 0 : seen->at + LH_CLEANER_RENEW_MS;
+    gint64 due = seen == NULL ? 0 : seen->at + after_ms;
 
     if (seen != NULL && !work)
         return;
-    if (seen != NULL && seen->at > now + LH_CLEANER_RENEW_MS)
+    if (seen != NULL && seen->at > now + LH_CLEANER_CLOCKS_MS)
         due = 0; /* our clock went back */
     if (due > now) {
         lh_errands_wake(errands, due);
@@ -47,7 +49,13 @@ static void look(const LhCleaner *cleaner, const LhCleanerRoot *root, LhErrands 
         .number = dry ? -1 : cleaner->context->revision,
     };
 
-    renew(cleaner, errand, root->look, cleaner->work, errands);
+    gint64 after_ms = LH_CLEANER_RENEW_MS;
+
+    if (root->hold != NULL || root->newer)
+        after_ms = HELD_MS;
+    else if (root->look != NULL && g_strcmp0(root->look->state, "new") == 0)
+        after_ms = NEW_MS;
+    renew(cleaner, errand, root->look, after_ms, cleaner->work, errands);
 }
 
 static void list(const LhCleaner *cleaner, const LhCleanerRoot *root, LhErrands *errands)
@@ -173,8 +181,8 @@ void lh_cleaner_errands(gconstpointer index, const LhPlanContext *context, LhErr
     }
     if (cleaner.work) {
         const LhErrand etcd = {.id = LH_CLEANER_ETCD, .what = LH_CLEANER_ETCD};
-        renew(&cleaner, etcd, lh_fleet_observed(cleaner.fleet, LH_CLEANER, LH_CLEANER_ETCD), TRUE,
-              errands);
+        renew(&cleaner, etcd, lh_fleet_observed(cleaner.fleet, LH_CLEANER, LH_CLEANER_ETCD),
+              cleaner.etcd_hold != NULL ? HELD_MS : LH_CLEANER_RENEW_MS, TRUE, errands);
     }
     /* After a restore of etcd nothing goes until somebody has confirmed it. */
     if (!cleaner.settings->dry_run && (!context->regressed || cleaner.confirmed)) {

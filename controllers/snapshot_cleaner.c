@@ -68,6 +68,17 @@ static void plan_deleted(Round *round)
 
 /* ---- conditions ---- */
 
+static gboolean says_missing(const LhObject *status)
+{
+    const LhStatus *said = (const LhStatus *)status;
+
+    for (guint i = 0; status != NULL && lh_object_known(status) && i < said->conditions->n; i++)
+        if (strcmp(((const LhCondition *)lh_array_at(said->conditions, i))->type, "DataMissing") ==
+            0)
+            return TRUE;
+    return FALSE;
+}
+
 static void plan_conditions(Round *round)
 {
     const LhFleet *fleet = round->cleaner.fleet;
@@ -75,6 +86,7 @@ static void plan_conditions(Round *round)
     for (GTreeNode *n = g_tree_node_first(fleet->clean_todo); n != NULL; n = g_tree_node_next(n)) {
         const LhFleetSnapshot *snapshot = lh_tree_record(n);
         g_autofree char *name = g_strconcat("snapshots/", snapshot->name, "/" LH_CLEANER, NULL);
+        const LhObject *status = lh_fleet_status(fleet, "snapshots", snapshot->name, LH_CLEANER);
         LhCondition conditions[2];
         guint count;
         if (lh_plan_groups(round->plan) >= round->cleaner.context->max_groups) {
@@ -82,9 +94,11 @@ static void plan_conditions(Round *round)
             return;
         }
         count = lh_fleet_clean_conditions(fleet, snapshot, conditions);
-        lh_plan_status(round->plan, lh_fleet_status(fleet, "snapshots", snapshot->name, LH_CLEANER),
-                       name, count == 0 ? 0 : snapshot->object->mod_rev, conditions, count,
-                       round->cleaner.context->now_ms);
+        if (lh_plan_status(round->plan, status, name, count == 0 ? 0 : snapshot->object->mod_rev,
+                           conditions, count, round->cleaner.context->now_ms) &&
+            count > 0 && strcmp(conditions[0].type, "DataMissing") == 0 && !says_missing(status))
+            lh_plan_event(round->plan, LH_EVENT_WARNING, "DataMissing", LH_KIND_SNAPSHOT,
+                          snapshot->name, "%s", conditions[0].message);
         for (guint i = 0; i < count; i++)
             g_free((char *)conditions[i].message);
     }

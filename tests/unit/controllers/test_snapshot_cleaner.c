@@ -455,9 +455,14 @@ static void what_is_not_known_yet_is_waited_for(void **state)
     look_at(world, "new", world->now_ms, ""); /* the marker was just written: not in this pass */
     assert_keeps(world);
     all_well(world);
-    world->now_ms += 61 * SECOND; /* too long ago */
+    world->now_ms += 61 * SECOND; /* the look is too long ago */
+    etcd_says(world, world->now_ms);
     assert_keeps(world);
     assert_true(wants(world, look_id));
+    all_well(world);
+    world->now_ms += 61 * SECOND; /* what etcd said is */
+    look_at(world, "ours", world->now_ms, "");
+    assert_keeps(world);
     assert_null(brake(world));
     all_well(world);
     run(world, C);
