@@ -76,6 +76,13 @@ static void agent_publishes(History *h)
     commit(h);
 }
 
+static void manager_answers(History *h)
+{
+    put(h, 0, "decided/status/services/svc/admission", "{\"observedRevision\":1}");
+    put_item(h, LEASE_A, NODE_A, ITEM, "live", h->order);
+    commit(h);
+}
+
 static void badly_formed(History *h)
 {
     put(h, 0, "decided/status/services/svc/admission", "{\"observedRevision\":");
@@ -493,6 +500,7 @@ static const Wrong wrongs[] = {
     ROW(FENCE, no_kind, "no controller may write this"),
     ROW(FENCE, manager_desires, "a manager wrote desired/services/more"),
     ROW(FENCE, agent_publishes, "an agent wrote published/snapshots/s2"),
+    ROW(FENCE, manager_answers, "a manager wrote actual/items/"),
     ROW(FENCE, badly_formed, "is not well-formed"),
     ROW(FENCE, over_what_does_not_parse, "admission wrote over"),
     ROW(FENCE, anothers_lease, "leaders/admission/00000000000000b8 was written by a manager"),
@@ -602,7 +610,7 @@ static void good_eviction(void **state)
 {
     (void)state;
     g_autoptr(History) h = begin();
-    history_wait(h, 3600 * 1000);
+    history_wait(h, 3600 * 1000 - 1000); /* by a clock that is fast */
     put_order(h, NODE_A, "s1", 0, 400, "evict");
     gint64 order = commit(h);
     del(h, "actual/search/cache/" NODE_A "/s1");
@@ -650,9 +658,10 @@ static void good_handover(void **state)
     lead(h, "admission", 0xa4);
     put(h, 0, "decided/status/services/svc/admission", "{\"observedRevision\":1}");
     commit(h);
-    put(h, 0, "events/1",
+    put(h, 0xe1, "events/1",
         "{\"time\":1,\"controller\":\"cache-evictor\",\"reason\":\"X\",\"object\":\"x/y\"}");
     commit(h);
+    end_lease(h, 0xe1);
     create_replica(h, "s1", 1);
     put_order(h, NODE_B, "s1", 1, 400, "load");
     commit(h);
