@@ -273,12 +273,20 @@ static void touch_named(LhFleet *fleet, const char *name)
         touch_one(fleet, snapshot);
 }
 
-/* Those of which something has been said. */
+/* Those of which something has been said, or is to be. */
 static void touch_described(LhFleet *fleet)
 {
     g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
     GHashTableIter iter;
     gpointer key;
+
+    for (GTreeNode *n = lh_fleet_observed_from(fleet, MISSING); n != NULL;
+         n = g_tree_node_next(n)) {
+        const char *name = ((const LhObject *)g_tree_node_key(n))->name;
+        if (!g_str_has_prefix(name, MISSING))
+            break;
+        g_ptr_array_add(names, g_strdup(name + strlen(MISSING)));
+    }
 
     g_hash_table_iter_init(&iter, fleet->statuses);
     while (fleet->described_snapshots > 0 && g_hash_table_iter_next(&iter, &key, NULL)) {

@@ -102,10 +102,33 @@ static gboolean in_the_way(const LhSnapshot *older, const LhSnapshot *snapshot)
     return overlap && older->o.create_rev <= snapshot->o.create_rev;
 }
 
-gboolean inv_snapshot_valid(const Inv *inv, const LhSnapshot *snapshot)
+/* Whether a Deletion of another snapshot, or a decided Orphan, holds what @uri equals, contains or lies in. */
+static gboolean is_held(const Inv *inv, const char *uri, const LhSnapshot *snapshot)
 {
     GHashTableIter iter;
+    gpointer key, value;
+    for (guint i = 0; i < 2; i++) {
+        g_hash_table_iter_init(&iter, inv->kinds[i == 0 ? LH_KIND_DELETION : LH_KIND_ORPHAN]);
+        while (g_hash_table_iter_next(&iter, &key, &value)) {
+            const char *held = i == 0 ? ((LhDeletion *)value)->uri : ((LhOrphan *)value)->uri;
+            gboolean own = i == 0 && strcmp(key, snapshot->o.name) == 0 &&
+                           ((LhDeletion *)value)->snapshot_revision == snapshot->o.mod_rev;
+            if (!lh_object_known(value) || own || (i == 1 && ((LhOrphan *)value)->decided_at < 0))
+                continue;
+            if (g_str_has_prefix(held, uri) || g_str_has_prefix(uri, held))
+                return TRUE;
+        }
+    }
+    return FALSE;
+}
+
+gboolean inv_snapshot_valid(const Inv *inv, const LhSnapshot *snapshot)
+{
+    g_autofree char *uri = lh_uri_text(&snapshot->uri);
+    GHashTableIter iter;
     gpointer value;
+    if (is_held(inv, uri, snapshot))
+        return FALSE;
     g_hash_table_iter_init(&iter, inv->kinds[LH_KIND_SNAPSHOT]);
     while (g_hash_table_iter_next(&iter, NULL, &value)) {
         const LhSnapshot *other = value;
