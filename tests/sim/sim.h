@@ -128,11 +128,11 @@ typedef struct {
     X(cordons, "cordons", 88)                              \
     X(confirmations, "brakes confirmed", 130)              \
     X(brakes, "brakes", 190)                               \
-    X(bucket_troubles, "troubles of the bucket", 60)       \
-    X(deletions, "deletions decided", 100)                 \
-    X(erased, "objects deleted", 100)                      \
-    X(orphans, "orphans decided", 10)                      \
-    X(missing, "missing data said", 1)                     \
+    X(bucket_troubles, "troubles of the bucket", 220)      \
+    X(deletions, "deletions decided", 450)                 \
+    X(erased, "objects deleted", 1400)                     \
+    X(orphans, "orphans decided", 1000)                    \
+    X(missing, "missing data said", 8)                     \
     X(commits, "commits", 43000)                           \
     X(fenced_commits, "commits under a fence", 12000)      \
     X(epochs, "epochs that wrote", 1100)                   \
