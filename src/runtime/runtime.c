@@ -29,7 +29,7 @@ static void on_change(const LhObject *before, const LhObject *after, gpointer da
             continue;
         for (guint r = 0; r < runtime->n_runners; r++) {
             Runner *runner = &runtime->runners[r];
-            if (runner->leads && runner->index == slot->index &&
+            if (runner->leads && (runner->index == slot->index || runner->also == slot->index) &&
                 (runner->controller->kinds & bit) != 0)
                 lh_runner_dirty(runner, object);
         }
@@ -184,6 +184,8 @@ LhRuntime *lh_runtime_new(LhEnv *env, LhEtcd *etcd, LhMirror *mirror, LhMetrics 
         runner->runtime = runtime;
         runner->controller = controllers[i];
         runner->index = index_of(runtime, controllers[i]->index);
+        if (controllers[i]->also != NULL)
+            runner->also = index_of(runtime, controllers[i]->also);
         runner->labels = lh_labels("controller", controllers[i]->name, NULL);
         runner->ok_labels = lh_labels("controller", controllers[i]->name, "result", "ok", NULL);
         runner->nothing_labels = lh_labels("controller", controllers[i]->name, "result", "nothing",
