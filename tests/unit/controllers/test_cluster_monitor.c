@@ -244,6 +244,12 @@ static void services_have_counts(void **state)
     assert_non_null(moved);
     assert_counts(world, "api", 1, 2, 2);
     assert_counts(world, "web", 1, 1, 1);
+    put_snapshot(world, "old", "api", T0 - 2 * DAY, 10);
+    settle(world);
+    assert_counts(world, "api", 2, 2, 2);
+    del(world, "published/snapshots/old"); /* one that has no replicas */
+    settle(world);
+    assert_counts(world, "api", 1, 2, 2);
     put_settings(world, "cache-evictor", "\"brakePercent\":100");
     del(world, "published/snapshots/s0");
     settle(world);
@@ -283,6 +289,7 @@ static void an_uneven_fleet_is_said(void **state)
         if (i == 8) {
             settle(world);
             put_node(world, "b-00000001", 1000, 0, "");
+            run(world, "cluster-monitor");
             assert_null(condition_of(world, SETTINGS, "Balanced")); /* 9 items: too few to say */
             put(world, "desired/nodepolicies/cache/b", "{\"spec\":{\"cordon\":true}}");
             run_all(world);
