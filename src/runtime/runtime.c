@@ -447,6 +447,9 @@ void lh_runtime_declare_metrics(LhMetrics *metrics)
         {LH_GAUGE, "cache_wanted_bytes", "Bytes assigned or waiting in the set."},
         {LH_GAUGE, "cache_demand_ratio", "Bytes wanted in the set to the capacity of its nodes."},
         {LH_GAUGE, "parked_items", "Items that failed too often and wait for a person."},
+        {LH_GAUGE, "stuck_items", "Items that are longer in one state than Settings allow."},
+        {LH_GAUGE, "pool_imbalance_ratio",
+         "Share of capacity by which a set's fullest node is fuller than its emptiest."},
     };
 
     for (guint i = 0; i < G_N_ELEMENTS(rows); i++)
