@@ -5,7 +5,8 @@
  * Corrects only where that is safe: a load of the cache pool that takes longer than stuckLoading is taken
  * back, and cache-assigner counts it as failed and places it elsewhere. All else it says: a condition, an
  * event and a gauge each. What is assigned to nothing that exists is the evictor's and the assigner's; an
- * item without an assignment is its node's to remove. Tombstones go when they have served.
+ * item without an assignment is its node's to remove. It looks when something changes, when something will
+ * have been too long, and at least once in each period.
  */
 #include "base/units.h"
 #include "controllers/cache_rules.h"
@@ -207,9 +208,8 @@ static gboolean is_taken_back(const Round *round, const char *subject)
                                         ? g_hash_table_lookup(round->fleet->replicas, name)
                                         : NULL;
 
-    for (guint i = 0; replica != NULL && replica->assignments != NULL &&
-                      i < replica->assignments->len;
-         i++) {
+    for (guint i = 0;
+         replica != NULL && replica->assignments != NULL && i < replica->assignments->len; i++) {
         const LhFleetAssignment *assignment = g_ptr_array_index(replica->assignments, i);
         const LhAssignment *order = (const LhAssignment *)assignment->object;
         if (order != NULL && lh_object_known(&order->o) && !lh_fleet_node_gone(assignment->node) &&
@@ -363,6 +363,7 @@ static void cluster_monitor_plan(gconstpointer index, const LhPlanContext *conte
     plan_over(&round);
     plan_counts(&round);
     plan_balance(&round);
+    lh_plan_wake(plan, context->now_ms + round.settings->period_ms);
     g_hash_table_unref(round.stuck);
 }
 

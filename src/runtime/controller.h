@@ -82,7 +82,16 @@ typedef struct {
     const char *const *gauge_names;
     /* Settings in force (accepted or default). */
     const LhSettings *(*settings)(gconstpointer index, const char *controller);
+    gboolean
+        plans_paused; /* it is asked while it is paused too, and decides itself what is left to do */
 } LhController;
+
+/* By its own Settings, or by those that are called "all". */
+static inline gboolean lh_controller_paused(const LhController *controller, gconstpointer index)
+{
+    return controller->settings(index, controller->name)->paused ||
+           controller->settings(index, LH_SETTINGS_ALL)->paused;
+}
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(LhErrands, lh_errands_free)
 

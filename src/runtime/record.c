@@ -352,7 +352,7 @@ static void append_plans(Replay *replay, const LhRecord *record,
             g_string_append_c(out, ',');
         first = FALSE;
         lh_plan_append_json(out, controllers[i], plan, FALSE,
-                            controllers[i]->settings(index, controllers[i]->name)->paused,
+                            lh_controller_paused(controllers[i], index),
                             lh_mirror_get(record->mirror, LH_KIND_BRAKE, controllers[i]->name));
     }
     g_string_append(out, "]}");

@@ -174,7 +174,8 @@ static gint64 debounce_until(const Runner *runner)
 
 static gboolean paused(const Runner *runner)
 {
-    return runner->controller->settings(runner->index, runner->controller->name)->paused;
+    return !runner->controller->plans_paused &&
+           lh_controller_paused(runner->controller, runner->index);
 }
 
 static void on_timer(gpointer data)
