@@ -5,8 +5,9 @@
  * Corrects only where that is safe: a load of the cache pool that takes longer than stuckLoading is taken
  * back, and cache-assigner counts it as failed and places it elsewhere. All else it says: a condition, an
  * event and a gauge each. What is assigned to nothing that exists is the evictor's and the assigner's; an
- * item without an assignment is its node's to remove. It looks when something changes, when something will
- * have been too long, and at least once in each period.
+ * item without an assignment is its node's to remove. It looks when changes have
+ * paused for a second, once in each `period` while they do not pause, and when something will have been too
+ * long.
  */
 #include "base/units.h"
 #include "controllers/cache_rules.h"
@@ -158,7 +159,9 @@ static void plan_cache(Round *round)
         say_stuck(round, "replicas", replica->name,
                   replica->object == NULL ? 0 : replica->object->mod_rev, assignment->node->id,
                   assignment->watch);
-        if (assignment->watch == LH_WATCH_LOADING && replica->fate.type != LH_FATE_UNKNOWN)
+        /* After a restoration of etcd only people know what is right. */
+        if (assignment->watch == LH_WATCH_LOADING && replica->fate.type != LH_FATE_UNKNOWN &&
+            !round->context->regressed)
             take_back(round, assignment);
     }
 }
@@ -363,7 +366,6 @@ static void cluster_monitor_plan(gconstpointer index, const LhPlanContext *conte
     plan_over(&round);
     plan_counts(&round);
     plan_balance(&round);
-    lh_plan_wake(plan, context->now_ms + round.settings->period_ms);
     g_hash_table_unref(round.stuck);
 }
 

@@ -117,7 +117,7 @@ struct LhFleetAssignment {
     gboolean restored, loading, evicting;
     gboolean unsized; /* neither it nor its snapshot says how many bytes: bytes is 0 */
     LhFleetWatch watch;
-    gint64 watch_ms; /* since when */
+    gint64 watch_ms; /* since when: its order, or of a zombie what its node says */
 };
 
 struct LhFleetNode {

@@ -526,19 +526,21 @@ static LhFleetWatch watch_of(const LhFleetAssignment *assignment, gint64 *since)
     const LhItem *item = (const LhItem *)assignment->item;
     int answer = lh_fleet_answer(assignment);
 
-    if (item != NULL && lh_object_known(&item->o))
+    if (order == NULL) {
+        if (item == NULL || !lh_object_known(&item->o))
+            return LH_WATCH_NONE;
         *since = item->since;
-    if (order == NULL)
-        return item != NULL && lh_object_known(&item->o) ? LH_WATCH_ZOMBIE : LH_WATCH_NONE;
+        return LH_WATCH_ZOMBIE;
+    }
     if (!lh_object_known(&order->o) || lh_fleet_node_gone(assignment->node) ||
         answer == LH_ITEM_FAILED || answer == LH_ITEM_EVICTED || answer == LH_ITEM_DONE)
         return LH_WATCH_NONE;
     if (order->action == LH_ACTION_LOAD && answer == LH_ITEM_LIVE)
         return LH_WATCH_NONE;
-    if (order->action == LH_ACTION_LOAD && answer == LH_ITEM_LOADING)
-        return LH_WATCH_LOADING;
-    *since = order->since;
-    return order->action == LH_ACTION_LOAD ? LH_WATCH_ASSIGNED : LH_WATCH_EVICTING;
+    *since = order->since; /* a manager's clock; the node's may be anything */
+    if (order->action == LH_ACTION_EVICT)
+        return LH_WATCH_EVICTING;
+    return answer == LH_ITEM_LOADING ? LH_WATCH_LOADING : LH_WATCH_ASSIGNED;
 }
 
 static void touch_watch(LhFleet *fleet, LhFleetAssignment *assignment)

@@ -168,8 +168,9 @@ static gint64 debounce_until(const Runner *runner)
     const LhSettings *settings = runner->controller->settings(runner->index,
                                                               runner->controller->name);
     gint64 quiet = MAX(settings->debounce_ms, runner->controller->quiet_ms);
+    gint64 longest = settings->period_ms > 0 ? settings->period_ms : LONGEST_DEBOUNCE * quiet;
 
-    return MIN(runner->dirty_last_ms + quiet, runner->dirty_first_ms + LONGEST_DEBOUNCE * quiet);
+    return MIN(runner->dirty_last_ms + quiet, runner->dirty_first_ms + longest);
 }
 
 static gboolean paused(const Runner *runner)

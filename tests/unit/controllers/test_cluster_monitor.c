@@ -103,6 +103,18 @@ static void loading_has_a_limit(void **state)
     assert_int_not_equal(second[0], first[0]); /* elsewhere */
 }
 
+static void nothing_is_taken_after_a_restoration(void **state)
+{
+    g_autoptr(World) world = assigned_one();
+    g_autofree char *place = place_of(world);
+
+    (void)state;
+    answer(world, place, "loading");
+    world->regressed = TRUE;
+    assert_said_at(world, T0 + 30 * MINUTE, "StuckLoading");
+    assert_int_equal(order_of(world, place)->action, LH_ACTION_LOAD);
+}
+
 static void what_is_live_meanwhile_is_not_taken(void **state)
 {
     g_autoptr(World) world = assigned_one();
@@ -174,7 +186,7 @@ static void limits_are_settings(void **state)
     run_all(world);
     assert_stuck(world, NULL);
     answer(world, place, "loading");
-    assert_said_at(world, T0 + 16 * SECOND, "StuckLoading");
+    assert_said_at(world, T0 + 9 * SECOND, "StuckLoading");
 }
 
 static void lost_nodes_are_not_stuck(void **state)
@@ -351,6 +363,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(no_answer_is_said),
         TEST(loading_has_a_limit),
+        TEST(nothing_is_taken_after_a_restoration),
         TEST(what_is_live_meanwhile_is_not_taken),
         TEST(an_eviction_that_lasts_is_said),
         TEST(a_zombie_is_said),
