@@ -166,7 +166,7 @@ static gboolean has_answered(World *world, gpointer bucket)
 /* What is in the bucket below root/, as "a b ". g_free. */
 static char *in_bucket(World *world, const char *access, const char *secret)
 {
-    static const char *const roots[] = {"s3://" BUCKET "/root/", NULL};
+    static const char *const roots[] = {"s3://" BUCKET "/kept/", NULL};
     const LhObjectStoreOptions options = {.roots = roots,
                                           .endpoint = s3_process_endpoint(swift),
                                           .access_key_file = access,
@@ -189,7 +189,7 @@ static void from_publish_to_an_empty_bucket(void **state)
     g_autofree char *access = s3_secret_file(world, "access", s3_process_access_key(swift));
     g_autofree char *secret = s3_secret_file(world, "secret", s3_process_secret_key(swift));
     const char *const extra[] = {"--object-store-roots",
-                                 "s3://" BUCKET "/root/",
+                                 "s3://" BUCKET "/kept/",
                                  "--object-store-endpoint",
                                  s3_process_endpoint(swift),
                                  "--object-store-access-key-file",
@@ -200,14 +200,14 @@ static void from_publish_to_an_empty_bucket(void **state)
     guint none = 0;
     put_settings(world, ",\"brakePercent\":100");
     put_service(world, "x", "70s", "75s");
-    s3_agent(world, "a1", "default", s3_process_endpoint(swift), "s3://" BUCKET "/root/", access,
+    s3_agent(world, "a1", "default", s3_process_endpoint(swift), "s3://" BUCKET "/kept/", access,
              secret);
     Proc *manager = manager_start(world, "manager", extra);
     for (guint i = 0; i < 4; i++) {
         g_autofree char *name = g_strdup_printf("s3-%u", i);
-        g_autofree char *uri = g_strdup_printf("s3://" BUCKET "/root/day/%s/", name);
+        g_autofree char *uri = g_strdup_printf("s3://" BUCKET "/kept/day/%s/", name);
         for (gsize f = 0; f < G_N_ELEMENTS(files); f++) {
-            g_autofree char *key = g_strdup_printf("root/day/%s/%s", name, files[f].name);
+            g_autofree char *key = g_strdup_printf("kept/day/%s/%s", name, files[f].name);
             g_autofree guint8 *data = s3_bytes(uri, &files[f]);
             s3_process_put(swift, BUCKET, key, data, files[f].bytes);
         }

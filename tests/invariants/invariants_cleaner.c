@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#define TOMBSTONE_MS  (30 * G_GINT64_CONSTANT(86400000))
 #define SAY(inv, ...) inv_fail(inv, INV_CLEANER, __VA_ARGS__)
 
 static gboolean has_replica(const Inv *inv, const char *snapshot)
@@ -96,8 +97,12 @@ static void check_deletion(Inv *inv, const InvCommit *commit, const InvChange *c
     const LhDeletion *before = (const LhDeletion *)change->before;
     const LhDeletion *after = (const LhDeletion *)change->after;
     inv_did(inv, INV_CLEANER);
-    if (after == NULL)
+    if (after == NULL &&
+        (before == NULL || !lh_object_known(&before->o) || before->data_deleted_at < 0 ||
+         commit->wall_ms + inv->options.clock_ms < before->data_deleted_at + TOMBSTONE_MS))
         SAY(inv, "%s: a tombstone is deleted", change->key);
+    else if (after == NULL)
+        return;
     else if (before == NULL)
         check_decided(inv, commit, change);
     else if (lh_object_known(&before->o) &&

@@ -76,6 +76,10 @@ void sim_people_begin(Sim *sim)
             "{\"spec\":{\"buffer\":\"10s\",\"reconcileInterval\":\"20s\",\"orphanGrace\":\"40s\","
             "\"deletesPerSecond\":3}}",
             0);
+    sim_put(
+        sim, "desired/settings/cluster-monitor",
+        "{\"spec\":{\"stuckAssigned\":\"15s\",\"stuckLoading\":\"25s\",\"stuckEvicting\":\"30s\"}}",
+        0);
     for (guint i = 0; i < SERVICES; i++)
         put_service(sim, i);
     for (guint i = 0; i < sim->options.snapshots; i++)
