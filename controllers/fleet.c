@@ -323,6 +323,7 @@ static gboolean fold_snapshot(LhFleet *fleet, const LhObject *before, const LhOb
     /* Only where others may be concerned. */
     g_autofree char *old_uri = NULL, *new_uri = NULL;
 
+    lh_fleet_clean_unknown(fleet, before, after);
     lh_fleet_clean_leave(snapshot);
     if (was != NULL && lh_fleet_uri_remove(fleet, snapshot))
         old_uri = lh_uri_text(&was->uri);

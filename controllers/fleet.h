@@ -173,10 +173,12 @@ typedef struct {
     GTree *orphans;            /* Orphan by name (reference): unknown ones too */
     GTree *observed;           /* Observation by name (reference) */
     const char *const *roots; /* of snapshot-cleaner's object store, as observed; NULL: not known */
-    guint unknown_uris; /* Snapshots, Deletions and Orphans that do not parse: who knows of what */
-    GHashTable *dotted; /* "a" and "a.b" of each snapshot "a.b.c" with replicas -> count */
-    LhSortedSet by_uri; /* LhFleetSnapshot: the known ones */
-    LhNameSet contests; /* LhFleetContest: uris that overlap others */
+    GHashTable *unknown; /* Snapshot that does not parse -> its uri, "" where none can be read */
+    guint unreadable;    /* … how many have "" */
+    guint unknown_uris;  /* Snapshots, Deletions and Orphans that do not parse: who knows of what */
+    GHashTable *dotted;  /* "a" and "a.b" of each snapshot "a.b.c" with replicas -> count */
+    LhSortedSet by_uri;  /* LhFleetSnapshot: the known ones */
+    LhNameSet contests;  /* LhFleetContest: uris that overlap others */
     GHashTable *taken_uris;    /* uri -> count of Deletions that hold it */
     GHashTable *taken_parents; /* directory above such a uri -> count */
 

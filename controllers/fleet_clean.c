@@ -3,6 +3,7 @@
  * end, Deletions by when they were decided and those whose data is still there, Orphans, what was observed.
  * Part of the fold; pure; no time.
  */
+#include "base/json.h"
 #include "controllers/cleaner.h"
 #include "controllers/fleet_internal.h"
 
@@ -59,6 +60,7 @@ void lh_fleet_clean_init(LhFleet *fleet)
     fleet->orphans = g_tree_new_full(by_object_name, NULL, object_unref, NULL);
     fleet->observed = g_tree_new_full(by_object_name, NULL, object_unref, NULL);
     fleet->clean_todo = g_tree_new_full(by_snapshot, NULL, NULL, NULL);
+    fleet->unknown = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     fleet->dotted = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
 }
 
@@ -69,6 +71,7 @@ void lh_fleet_clean_clear(LhFleet *fleet)
     g_tree_unref(fleet->orphans);
     g_tree_unref(fleet->observed);
     g_tree_unref(fleet->clean_todo);
+    g_hash_table_unref(fleet->unknown);
     g_hash_table_unref(fleet->dotted);
 }
 
@@ -220,6 +223,54 @@ void lh_fleet_clean_leave(LhFleetSnapshot *snapshot)
     snapshot->in_by_end = FALSE;
 }
 
+/* What a Snapshot that does not parse still says of where its data is; "" when it says nothing. */
+static char *readable_uri(const LhObject *object)
+{
+    gsize len = 0;
+    const char *raw = lh_object_raw(object, &len);
+    g_autoptr(cJSON) json = raw == NULL ? NULL : lh_json_parse(raw, len, LH_JSON_MAX_BYTES, NULL);
+    const char *uri = cJSON_IsObject(json) ? lh_json_get_string(json, "uri", NULL) : NULL;
+
+    return g_strdup(uri != NULL && lh_uri_check(uri, NULL) ? uri : "");
+}
+
+void lh_fleet_clean_unknown(LhFleet *fleet, const LhObject *before, const LhObject *after)
+{
+    const char *name = (after != NULL ? after : before)->name;
+    g_autofree char *old = g_strdup(g_hash_table_lookup(fleet->unknown, name));
+    g_autofree char *new = after != NULL && !lh_object_known(after) ? readable_uri(after) : NULL;
+
+    if (old == NULL && new == NULL)
+        return;
+    fleet->unreadable += (guint)((new != NULL &&*new == '\0') - (old != NULL && *old == '\0'));
+    if (new != NULL)
+        g_hash_table_replace(fleet->unknown, g_strdup(name), g_strdup(new));
+    else
+        g_hash_table_remove(fleet->unknown, name);
+    if (old != NULL && *old != '\0')
+        lh_fleet_uri_touch(fleet, old, NULL);
+    if (new != NULL &&*new != '\0')
+        lh_fleet_uri_touch(fleet, new, NULL);
+}
+
+/* Unknown is not absent: what does not parse may have been there first. */
+static gboolean meets_unknown(const LhFleet *fleet, const LhSnapshot *object)
+{
+    GHashTableIter iter;
+    gpointer uri;
+    g_autofree char *own = NULL;
+
+    if (g_hash_table_size(fleet->unknown) == 0)
+        return FALSE;
+    own = lh_uri_text(&object->uri);
+    g_hash_table_iter_init(&iter, fleet->unknown);
+    while (g_hash_table_iter_next(&iter, NULL, &uri))
+        if (*(const char *)uri != '\0' &&
+            (g_str_has_prefix(uri, own) || g_str_has_prefix(own, uri)))
+            return TRUE;
+    return FALSE;
+}
+
 static gboolean may_be_deleted(const LhFleet *fleet, const LhFleetSnapshot *snapshot,
                                const char *invalid)
 {
@@ -228,7 +279,7 @@ static gboolean may_be_deleted(const LhFleet *fleet, const LhFleetSnapshot *snap
     return object != NULL && !object->live && object->end_time >= 0 && snapshot->service != NULL &&
            invalid == NULL && !snapshot->has_deletion &&
            lh_fleet_root_of(fleet, &object->uri) != NULL &&
-           !lh_fleet_uri_contested(fleet, snapshot);
+           !lh_fleet_uri_contested(fleet, snapshot) && !meets_unknown(fleet, object);
 }
 
 void lh_fleet_clean_touch(LhFleet *fleet, LhFleetSnapshot *snapshot, const char *invalid)

@@ -54,6 +54,8 @@ void lh_fleet_clean_init(LhFleet *fleet);
 void lh_fleet_clean_clear(LhFleet *fleet);
 /* Before its object or its service changes. */
 void lh_fleet_clean_leave(LhFleetSnapshot *snapshot);
+/* A Snapshot that does not parse came, changed or went: what its uri overlaps is touched. */
+void lh_fleet_clean_unknown(LhFleet *fleet, const LhObject *before, const LhObject *after);
 /* @invalid: why it is not valid, NULL: it is. */
 void lh_fleet_clean_touch(LhFleet *fleet, LhFleetSnapshot *snapshot, const char *invalid);
 /* Its first replica came, or its last one went. */

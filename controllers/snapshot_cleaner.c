@@ -258,6 +258,11 @@ static Cause cause_of(const Round *round, char **words)
             return CAUSE_HOLD;
         }
     }
+    if (cleaner->fleet->unreadable > 0) {
+        *words = g_strdup("a Snapshot does not parse, and nobody can say where its data lies: mend "
+                          "or remove it");
+        return CAUSE_HOLD;
+    }
     if (cleaner->etcd_hold != NULL) {
         *words = g_strdup(cleaner->etcd_hold);
         return CAUSE_HOLD;

@@ -314,7 +314,7 @@ static void live_unreadable_and_overlapping_snapshots_stay(void **state)
     put(world, "published/snapshots/live",
         "{\"service\":\"s\",\"startTime\":1,\"endTime\":2,\"uri\":\"" ROOT
         "live/\",\"live\":true}");
-    put(world, "published/snapshots/what", "{\"service\":\"s\"}");
+    put(world, "published/snapshots/what", "{\"service\":\"s\",\"uri\":\"" ROOT "what/\"}");
     put_snapshot(world, "a", "s", T0 - DAY, 10);
     put(world, "published/snapshots/b", /* younger, in a: neither is deleted */
         "{\"service\":\"s\",\"startTime\":1,\"endTime\":2,\"sizeBytes\":1,\"uri\":\"" ROOT
@@ -327,6 +327,33 @@ static void live_unreadable_and_overlapping_snapshots_stay(void **state)
     run(world, C);
     assert_null(condition_of(world, "snapshots/a/" C, "Deletable"));
     assert_int_equal(deletions(world), 1);
+}
+
+/* Unknown is not absent: b would be valid, and may go, only because a does not parse any more. */
+static void what_does_not_parse_keeps_what_it_overlaps(void **state)
+{
+    g_autoptr(World) world = world_with(0, 0);
+    static const char b[] = "{\"service\":\"s\",\"startTime\":1,\"endTime\":2,\"sizeBytes\":1,"
+                            "\"uri\":\"" ROOT "a/b/\"}";
+
+    (void)state;
+    put_snapshot(world, "a", "s", T0 - DAY, 10);
+    put(world, "published/snapshots/b", b);
+    put(world, "published/snapshots/a", "{\"service\":\"s\",\"uri\":\"" ROOT "a/\"}");
+    assert_keeps(world);
+    assert_null(brake(world));
+    put_snapshot(world, "c", "s", T0 - DAY, 10); /* elsewhere: it goes */
+    run(world, C);
+    assert_non_null(look(world, "decided/deletions/c"));
+    assert_null(look(world, "decided/deletions/b"));
+    del(world, "published/snapshots/a");
+    put(world, "published/snapshots/x", "{"); /* who knows where */
+    run(world, C);
+    assert_null(look(world, "decided/deletions/b"));
+    assert_non_null(strstr(brake(world)->message, "does not parse"));
+    del(world, "published/snapshots/x");
+    run(world, C);
+    assert_non_null(look(world, "decided/deletions/b"));
 }
 
 /* One that was there first keeps what it shares with a Deletion from going. */
@@ -736,6 +763,7 @@ int main(void)
         cmocka_unit_test(a_replica_that_comes_late_is_in_the_way),
         cmocka_unit_test(the_service_keeps_data),
         cmocka_unit_test(live_unreadable_and_overlapping_snapshots_stay),
+        cmocka_unit_test(what_does_not_parse_keeps_what_it_overlaps),
         cmocka_unit_test(a_deletion_that_overlaps_an_older_snapshot_waits),
         cmocka_unit_test(nothing_outside_the_roots),
         cmocka_unit_test(paused_and_dry_runs_do_nothing),
