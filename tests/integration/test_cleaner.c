@@ -199,7 +199,7 @@ static void from_publish_to_an_empty_bucket(void **state)
                                  NULL};
     guint none = 0;
     put_settings(world, ",\"brakePercent\":100");
-    put_service(world, "x", "70s", "75s");
+    put_service(world, "x", "85s", "90s");
     s3_agent(world, "a1", "default", s3_process_endpoint(swift), "s3://" BUCKET "/kept/", access,
              secret);
     Proc *manager = manager_start(world, "manager", extra);
@@ -214,7 +214,8 @@ static void from_publish_to_an_empty_bucket(void **state)
         s3_publish(world, name, s3_snapshot(world, uri, files, G_N_ELEMENTS(files)));
     }
     s3_process_put(swift, BUCKET, "beside/x", "kept", 4);
-    world_wait_live(world, "s3-", 4); /* their end was a minute ago: ten seconds in the cache */
+    world_wait_live(world, "s3-",
+                    4); /* their end was a minute ago: less than half of one in the cache */
     world_wait(world, snapshots_are, &none, "all data is deleted, all snapshots are retired");
     assert_int_equal(check_order(world), 4);
     assert_int_equal(done(world), 4);
