@@ -444,6 +444,19 @@ static void apply_list(LhMirror *mirror)
     mirror->store.foreign = g_steal_pointer(&mirror->foreign_seen);
 }
 
+/* Up to the mirror's revision the list says something else than the mirror: it is of another history, though
+ * its revision has passed ours. What only is not there any more may have been deleted since. */
+static gboolean disagrees(const LhMirror *mirror)
+{
+    for (guint i = 0; mirror->listed != NULL && i < mirror->listed->len; i++) {
+        const LhObject *object = g_ptr_array_index(mirror->listed, i);
+        if (object->mod_rev <= mirror->revision &&
+            lh_mirror_store_get(&mirror->store, object->kind, object->name) != object)
+            return TRUE;
+    }
+    return FALSE;
+}
+
 static void on_retry(gpointer data)
 {
     LhMirror *mirror = data;
@@ -484,8 +497,9 @@ static void on_list_done(const LhEtcdHeader *header, const GError *error, gpoint
     begin_telling(mirror);
     mirror->attempts = 0;
     mirror->heard_ms = lh_mono_ms(mirror->env);
-    if (mirror->revision != 0 && (header->revision < mirror->revision ||
-                                  header->cluster_id != mirror->cluster_id || mirror->in_doubt))
+    if (mirror->revision != 0 &&
+        (header->revision < mirror->revision || header->cluster_id != mirror->cluster_id ||
+         mirror->in_doubt || disagrees(mirror)))
         tell_regressed(mirror, header->revision);
     if (mirror->listed != NULL)
         apply_list(mirror);

@@ -27,8 +27,8 @@ typedef struct {
     void (*change)(const LhObject *before, const LhObject *after, gpointer data);
     /* The mirror is etcd's state at @revision, whole. Also called once after the first list. */
     void (*applied)(gint64 revision, gpointer data);
-    /* The revision went back or the cluster id changed: etcd was restored. Called before the changes of the
-     * new list. May be NULL. */
+    /* The revision went back, the cluster id changed, or a list says something else of a revision that the
+     * mirror had: etcd was restored. Called before the changes of the new list. May be NULL. */
     void (*regressed)(gint64 from_revision, gint64 to_revision, gpointer data);
 } LhMirrorFuncs;
 
