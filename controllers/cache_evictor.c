@@ -287,6 +287,7 @@ static void release(Round *round, const char *rule, const char *reason)
     lh_plan_end(round->plan);
 }
 
+/* Somebody wrote it after the plan that the Brake stands for; by revisions, as clocks differ. */
 static gboolean confirmed_now(const Round *round)
 {
     const LhAccepted *accepted = g_hash_table_lookup(round->fleet->confirmations, "cache-evictor");
@@ -295,7 +296,7 @@ static gboolean confirmed_now(const Round *round)
 
     return confirmation != NULL &&
            g_strcmp0(confirmation->plan_hash, round->brake->plan_hash) == 0 &&
-           accepted->accepted_at >= round->brake->since &&
+           accepted->revision > round->brake->revision &&
            round->context->now_ms - accepted->accepted_at <= WINDOW_MS;
 }
 
@@ -325,6 +326,13 @@ static void note_braked(Round *round, const Targets *frozen)
     }
 }
 
+/* It came back with a backup, perhaps confirmed: what it stands for must be looked at again. */
+static gboolean is_old(const Round *round)
+{
+    return round->context->regressed && !LH_BUG(OLD_CONFIRMATION_COUNTS) &&
+           lh_brake_is_old(round->brake, round->context->regressed_rev);
+}
+
 /* With a Brake: only what it stands for, and only once it is confirmed. */
 static void plan_braked(Round *round, const Targets *due)
 {
@@ -333,6 +341,13 @@ static void plan_braked(Round *round, const Targets *due)
                                            round->brake->revision, &next_ms);
     g_autofree char *hash = hash_of(frozen);
 
+    if (is_old(round)) {
+        if (due->len == 0)
+            release(round, "released", "it came back with a backup, and nothing would go now");
+        else
+            brake(round, due, lately);
+        return;
+    }
     if (round->brake->confirmed_at >= 0) {
         if (frozen->len == 0)
             release(round, "carried-out", "the confirmed plan is carried out");
