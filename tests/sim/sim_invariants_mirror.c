@@ -121,6 +121,7 @@ void sim_check_mirror_regressed(SimProcess *process, gint64 from, gint64 to)
                  process->client, from, to);
     process->mirror_rev = to;
     process->regressed = TRUE;
+    process->regressed_rev = to;
 }
 
 /* ---- fold = rebuild ---- */

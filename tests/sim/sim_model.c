@@ -102,6 +102,7 @@ static void read_again(const LhKv *kv, gpointer data)
 
 void sim_model_restored(Sim *sim)
 {
+    g_hash_table_remove_all(sim->confirmed);
     g_autofree char *end = lh_etcd_prefix_end(SIM_PREFIX);
     inv_restored(&sim->model, sim_now(sim), sim_wall(sim));
     g_array_set_size(sim->digests, 0);
