@@ -372,6 +372,23 @@ static void a_regressed_etcd_brakes_all(void **state)
     assert_int_equal(evicting(world), 1);
 }
 
+/* What became due because something was deleted cannot be told from what was reserved, but counted. */
+static void what_was_reserved_for_others_makes_no_room(void **state)
+{
+    const int counts[] = {5, 8, 20};
+    g_autoptr(World) world = live_services(counts, 2);
+
+    (void)state;
+    drop_service(world, "s0");
+    assert_int_equal(step(world, "cache-evictor"), 1); /* reserves */
+    assert_int_equal(step(world, "cache-evictor"), 5);
+    drop_service(world, "s1");
+    run(world, "cache-evictor");
+    assert_int_equal(evicting(world), 5);
+    assert_non_null(brake(world));
+    assert_int_equal(brake(world)->eligible, 8);
+}
+
 /* A Brake that was confirmed before the backup was made, and what was written to confirm it. */
 static void what_came_back_with_a_backup_confirms_nothing(void **state)
 {
@@ -496,6 +513,7 @@ int main(void)
         cmocka_unit_test(a_higher_percentage_releases),
         cmocka_unit_test(a_braked_set_that_changes_is_another_plan),
         cmocka_unit_test(a_regressed_etcd_brakes_all),
+        cmocka_unit_test(what_was_reserved_for_others_makes_no_room),
         cmocka_unit_test(what_came_back_with_a_backup_confirms_nothing),
         cmocka_unit_test(an_old_brake_with_nothing_to_do_is_released),
         cmocka_unit_test(dead_nodes_are_exempt),
