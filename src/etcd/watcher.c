@@ -64,8 +64,9 @@ struct LhWatcher {
     gint64 witness_rev;
     gboolean witness_gone; /* it was a deletion */
     gboolean listed;       /* it is of the list before; it may be of any age */
-    gboolean proving;      /* open, but nothing is delivered before the proof */
-    LhCallId proof;        /* the read of the witness at `proof_rev` */
+    gboolean was_open;
+    gboolean proving; /* open, but nothing is delivered before the proof */
+    LhCallId proof;   /* the read of the witness at `proof_rev` */
     gint64 proof_rev;
     GPtrArray *behind; /* Reply: they came before the proof was complete */
     gsize behind_bytes;
@@ -366,6 +367,7 @@ static void go_on(LhWatcher *watcher)
     watcher->behind = g_ptr_array_new_with_free_func(reply_free);
     watcher->behind_bytes = 0;
     watcher->proving = FALSE;
+    watcher->was_open = TRUE;
     enter(watcher);
     watcher->funcs.opened(watcher->data);
     for (guint i = 0; i < behind->len && !watcher->freed && watcher->state == W_OPEN; i++)
@@ -378,7 +380,7 @@ static void on_witness(const LhRangeReply *reply, const GError *error, gpointer 
     LhWatcher *watcher = data;
     watcher->proof = 0;
     if (error != NULL && g_error_matches(error, LH_ERROR, LH_ERR_COMPACTED)) {
-        if (watcher->listed)
+        if (watcher->listed && !watcher->was_open)
             go_on(watcher); /* another list would show the same */
         else
             stop(watcher,
@@ -411,9 +413,21 @@ static void read_witness(LhWatcher *watcher, gint64 revision)
                                              on_witness, watcher);
 }
 
+/* A list tells nothing of what was deleted last: its witness is older than its revision. While the stream
+ * was away, another history may have come that has the witness and not those deletions. */
+static gboolean may_lack_deletions(const LhWatcher *watcher)
+{
+    return watcher->was_open && watcher->listed && watcher->witness != NULL &&
+           watcher->witness_rev + 1 < watcher->cursor;
+}
+
 static void on_created(LhWatcher *watcher, const LhWatchReply *reply)
 {
     set_state(watcher, W_OPEN);
+    if (may_lack_deletions(watcher)) {
+        stop(watcher, watcher->cursor); /* it cannot be told: a list is right in any case */
+        return;
+    }
     if (watcher->cursor == 0)
         watcher->cursor = reply->header.revision + 1;
     gboolean behind = reply->header.revision + 1 < watcher->cursor;
@@ -424,6 +438,7 @@ static void on_created(LhWatcher *watcher, const LhWatchReply *reply)
         read_witness(watcher, watcher->witness_rev);
     if (watcher->proving)
         return;
+    watcher->was_open = TRUE;
     enter(watcher);
     watcher->funcs.opened(watcher->data);
     leave(watcher);
