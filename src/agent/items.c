@@ -163,9 +163,26 @@ static void compose(LhItemWrite *write, gpointer data)
     compose_search(item, write);
 }
 
+/* What deleted the search key may have been sent before another item of the snapshot announced itself, and
+ * committed after it. */
+static void announce_others(const Item *item)
+{
+    GHashTableIter iter;
+    gpointer value;
+    g_hash_table_iter_init(&iter, item->set->table);
+    while (g_hash_table_iter_next(&iter, NULL, &value)) {
+        const Item *other = value;
+        if (other != item && lh_order_served(&other->order) && other->held != NULL &&
+            g_strcmp0(other->held->snapshot, item->held->snapshot) == 0)
+            lh_item_writer_touch(other->writer);
+    }
+}
+
 static gboolean committed(const LhItemWrite *write, gpointer data)
 {
     Item *item = data;
+    if (write->search == LH_SEARCH_DELETE)
+        announce_others(item);
     if (write->search == LH_SEARCH_DELETE ||
         (write->search == LH_SEARCH_PUT && write->state != LH_ITEM_LIVE))
         item->announced = FALSE;
