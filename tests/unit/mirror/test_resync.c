@@ -232,6 +232,39 @@ static void a_restore_that_was_overtaken_is_told(void **state)
     }
 }
 
+/* Before the first event after a list: what the list does not show is the last deletion, and what tells it
+ * from another history may be compacted there. */
+static void a_restore_just_after_a_list_is_seen(void **state)
+{
+    for (guint compacted = 0; compacted < 2; compacted++) {
+        Lab lab = lab_new(18, NULL);
+        put_snapshot(&lab, "a", 1); /* 2 */
+        put_snapshot(&lab, "b", 1); /* 3 */
+        FakeEtcdBackup *backup = fake_etcd_backup(lab.server);
+        if (compacted)
+            put_snapshot(&lab, "c", 1); /* 4 */
+        else
+            drop_key(&lab, "published/snapshots/a"); /* 4 */
+        lab_start(&lab);
+        pass(&lab, 100);
+        g_string_truncate(lab.told, 0);
+        fake_etcd_client_cut(lab.etcd, FAKE_CUT_BOTH);
+        fake_etcd_restore(lab.server, backup);
+        fake_etcd_backup_free(backup);
+        for (guint i = 0; i < 5; i++)
+            put_snapshot(&lab, "b", 100 + i);
+        if (compacted)
+            assert_true(fake_etcd_compact(lab.server, 5));
+        fake_etcd_client_cut(lab.etcd, FAKE_CUT_NONE);
+        fake_etcd_client_reset(lab.etcd);
+        pass(&lab, 30000);
+        expect_told(&lab, compacted ? "~snapshots/b@8 -snapshots/c =8"
+                                    : "!4>8 +snapshots/a@2 ~snapshots/b@8 =8");
+        check_agrees(&lab);
+        lab_free(&lab);
+    }
+}
+
 /* What was written and compacted meanwhile is no other history. */
 static void a_compaction_is_not_told_as_regressed(void **state)
 {
@@ -470,6 +503,7 @@ int main(void)
         cmocka_unit_test(a_first_list_that_begins_again_is_mended),
         cmocka_unit_test(a_restored_backup_is_told_and_parsed_again),
         cmocka_unit_test(a_restore_that_was_overtaken_is_told),
+        cmocka_unit_test(a_restore_just_after_a_list_is_seen),
         cmocka_unit_test(a_compaction_is_not_told_as_regressed),
         cmocka_unit_test(another_cluster_is_told_as_regressed),
         cmocka_unit_test(a_mirror_in_doubt_lists_and_tells),
