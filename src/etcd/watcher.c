@@ -64,9 +64,9 @@ struct LhWatcher {
     gint64 witness_rev;
     gboolean witness_gone; /* it was a deletion */
     gboolean listed;       /* it is of the list before; it may be of any age */
-    gboolean was_open;
-    gboolean proving; /* open, but nothing is delivered before the proof */
-    LhCallId proof;   /* the read of the witness at `proof_rev` */
+    guint streams;         /* that etcd has confirmed */
+    gboolean proving;      /* open, but nothing is delivered before the proof */
+    LhCallId proof;        /* the read of the witness at `proof_rev` */
     gint64 proof_rev;
     GPtrArray *behind; /* Reply: they came before the proof was complete */
     gsize behind_bytes;
@@ -367,7 +367,6 @@ static void go_on(LhWatcher *watcher)
     watcher->behind = g_ptr_array_new_with_free_func(reply_free);
     watcher->behind_bytes = 0;
     watcher->proving = FALSE;
-    watcher->was_open = TRUE;
     enter(watcher);
     watcher->funcs.opened(watcher->data);
     for (guint i = 0; i < behind->len && !watcher->freed && watcher->state == W_OPEN; i++)
@@ -380,7 +379,7 @@ static void on_witness(const LhRangeReply *reply, const GError *error, gpointer 
     LhWatcher *watcher = data;
     watcher->proof = 0;
     if (error != NULL && g_error_matches(error, LH_ERROR, LH_ERR_COMPACTED)) {
-        if (watcher->listed && !watcher->was_open)
+        if (watcher->listed && watcher->streams == 1)
             go_on(watcher); /* another list would show the same */
         else
             stop(watcher,
@@ -417,13 +416,14 @@ static void read_witness(LhWatcher *watcher, gint64 revision)
  * was away, another history may have come that has the witness and not those deletions. */
 static gboolean may_lack_deletions(const LhWatcher *watcher)
 {
-    return watcher->was_open && watcher->listed && watcher->witness != NULL &&
+    return watcher->streams > 1 && watcher->listed && watcher->witness != NULL &&
            watcher->witness_rev + 1 < watcher->cursor;
 }
 
 static void on_created(LhWatcher *watcher, const LhWatchReply *reply)
 {
     set_state(watcher, W_OPEN);
+    watcher->streams++;
     if (may_lack_deletions(watcher)) {
         stop(watcher, watcher->cursor); /* it cannot be told: a list is right in any case */
         return;
@@ -438,7 +438,6 @@ static void on_created(LhWatcher *watcher, const LhWatchReply *reply)
         read_witness(watcher, watcher->witness_rev);
     if (watcher->proving)
         return;
-    watcher->was_open = TRUE;
     enter(watcher);
     watcher->funcs.opened(watcher->data);
     leave(watcher);
