@@ -334,6 +334,7 @@ void sim_run(const SimOptions *options, SimResult *out)
     sim->laters = g_ptr_array_new_with_free_func(later_free);
     sim->confirmed = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     sim_model_init(sim);
+    sim_recorded_begin(sim);
     sim_trace_setup(sim);
     start_world(sim);
     while (sim_now(sim) < options->chaos_ms && !sim->failed) {
@@ -342,6 +343,7 @@ void sim_run(const SimOptions *options, SimResult *out)
     }
     calm_down(sim);
     sim_settle(sim);
+    sim_recorded_end(sim);
     count_server(sim);
     *out = (SimResult){
         .failed = sim->failed,
