@@ -134,6 +134,7 @@ typedef struct {
     GHashTable *pairs;   /* "<node name>/<snapshot>" → how many assignments */
     guint verify_in;     /* so many changes of assignments */
     GHashTable *bytes;   /* assignment → gint64, of its last known value */
+    GHashTable *uris;    /* snapshot that parses → text */
     GHashTable *sizes;   /* node name → LhNode: its last registration, also one that is gone */
     GHashTable *gone_ms; /* node → gint64, since when its registration may have been gone */
     GHashTable *cordoned_ms; /* node name → gint64, by when it was */

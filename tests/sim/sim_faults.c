@@ -424,7 +424,7 @@ static void look(Sim *sim)
 static void examine(Sim *sim)
 {
     SimProcess *process = sim_any_process(sim, TRUE, FALSE);
-    if (process->state == SIM_UP)
+    if (process->state == SIM_UP && sim_check_below(sim, sim_scale(sim)) == 0)
         sim_check_fold(process);
 }
 
