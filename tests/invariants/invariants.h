@@ -91,7 +91,9 @@ typedef struct {
     gint64 grace_ms;    /* cache-assigner's failureGrace; -1: the least that was accepted */
     gint64 reserve;     /* … and its restoreReservePercent; -1: the least that was accepted */
     void (*fail)(InvGroupId group, const char *text, gpointer data);
-    gpointer data; /* fail's */
+    /* What lh_object_parse() makes, perhaps shared with others; NULL: that. */
+    LhObject *(*parse)(LhKind kind, const char *name, const LhKv *kv, gpointer data);
+    gpointer data; /* of both */
 } InvOptions;
 
 #define INV_COUNTERS(X)                            \

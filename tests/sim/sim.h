@@ -328,6 +328,12 @@ void sim_check_mirror_still(SimProcess *process); /* it has not changed but by g
 void sim_check_mirror_regressed(SimProcess *process, gint64 from, gint64 to);
 void sim_check_fold(SimProcess *process);
 
+/* ---- sim_parse.c ---- */
+
+GHashTable *sim_parsed_new(void);
+/* What lh_object_parse() makes of it; @sim as for LhMirrorParse and InvOptions.parse. */
+LhObject *sim_parse(LhKind kind, const char *name, const LhKv *kv, gpointer sim);
+
 /* ---- people and faults ---- */
 
 /* One kind of thing that happens now and then. */
@@ -388,6 +394,7 @@ struct Sim {
     GPtrArray *laters;
     guint intensity;       /* of faults, percent */
     gboolean calm;         /* no more faults */
+    GHashTable *parsed;    /* what was parsed lately; sim_parse.c */
     GHashTable *confirmed; /* plan hash → gint64, revision of its Confirmation in this history */
     FakeEtcdBackup *backups[SIM_BACKUPS];
     gint64 backup_ms[SIM_BACKUPS];

@@ -20,6 +20,7 @@ void sim_model_init(Sim *sim)
         .grace_ms = SIM_GRACE_MS,
         .reserve = SIM_RESERVE,
         .fail = on_violation,
+        .parse = sim_parse,
         .data = sim,
     };
     inv_init(&sim->model, &options);
