@@ -302,6 +302,7 @@ static Manager *lab_manager_with(Lab *lab, const LhController *const *table,
     manager->name = g_strdup(options->instance);
     manager->env = sim_machine_new(lab->world, manager->name);
     manager->tap = tap_new(fake_etcd_connect(lab->server, manager->env, manager->name));
+    manager->tap->env = manager->env;
     manager->mirror = lh_mirror_new(manager->env, &manager->tap->etcd, P);
     manager->metrics = lh_metrics_new();
     lh_runtime_declare_metrics(manager->metrics);

@@ -197,6 +197,28 @@ static void a_refused_write_is_believed(void **state)
     lab_free(lab);
 }
 
+/* The refused write comes before the watch: what it said of the key must not outlast what the mirror shows. */
+static void a_key_written_over_is_left_after_a_refused_write(void **state)
+{
+    Lab *lab = lab_new(16);
+    LhRuntimeOptions options = lab_options("m0");
+
+    options.max_in_flight = 1;
+    Manager *only = lab_manager_with(lab, controllers, &options);
+    wait_for(lab, one_leads, 1000);
+    g_autofree char *key = leader_key(only);
+    publish(lab, 0, 2000);
+    while (only->tap->decisions == 0)
+        pass(lab, 1);
+    fake_etcd_client_close_streams(only->tap->inner);
+    fake_etcd_put(lab->server, key, "{}", 0);
+    wait_for(lab, none_leads, 40);
+    assert_int_equal(metric(only, "fenced_writes_rejected_total", NULL), 1);
+    wait_for(lab, one_leads, 10000);
+    wait_for(lab, quiet, 10000);
+    lab_free(lab);
+}
+
 static void a_revoked_lease_is_replaced(void **state)
 {
     Lab *lab = lab_new(6);
@@ -441,6 +463,7 @@ int main(void)
         cmocka_unit_test(a_deleted_leader_key_is_stepped_down_from),
         cmocka_unit_test(a_leader_key_written_over_is_left_behind),
         cmocka_unit_test(a_refused_write_is_believed),
+        cmocka_unit_test(a_key_written_over_is_left_after_a_refused_write),
         cmocka_unit_test(a_revoked_lease_is_replaced),
         cmocka_unit_test(in_doubt_it_is_silent_and_then_goes_on),
         cmocka_unit_test(what_was_abandoned_is_voided_first),
