@@ -219,6 +219,36 @@ static void a_key_written_over_is_left_after_a_refused_write(void **state)
     lab_free(lab);
 }
 
+/* What made it the first came while it stood still, as did the answer that keeps its lease: it hears of
+ * the one when by the clock the lease is over, and of the other, which says that it is not, after that. */
+static void what_came_during_a_pause_makes_it_lead(void **state)
+{
+    guint after = 0;
+
+    for (guint64 seed = 100; seed < 130; seed++) {
+        Lab *lab = lab_new(seed);
+        Manager *first = lab_manager(lab, "m0"), *second;
+        wait_for(lab, one_leads, 1000);
+        second = lab_manager(lab, "m1");
+        pass(lab, 1000);
+        while (g_hash_table_size(second->tap->asks) == 0)
+            sim_world_step(lab->world);
+        gint64 held_until_ms = second->tap->held_until_ms;
+        g_autofree char *key = leader_key(first);
+        sim_machine_pause(second->env);
+        manager_crash(first);
+        fake_etcd_delete(lab->server, key, NULL);
+        pass(lab, held_until_ms - lh_mono_ms(second->env) + 500);
+        sim_machine_resume(second->env);
+        sim_world_step(lab->world);
+        pass(lab, 1);
+        after += second->tap->held_until_ms > held_until_ms;
+        wait_for(lab, one_leads, 100);
+        lab_free(lab);
+    }
+    assert_true(after > 0);
+}
+
 static void a_revoked_lease_is_replaced(void **state)
 {
     Lab *lab = lab_new(6);
@@ -464,6 +494,7 @@ int main(void)
         cmocka_unit_test(a_leader_key_written_over_is_left_behind),
         cmocka_unit_test(a_refused_write_is_believed),
         cmocka_unit_test(a_key_written_over_is_left_after_a_refused_write),
+        cmocka_unit_test(what_came_during_a_pause_makes_it_lead),
         cmocka_unit_test(a_revoked_lease_is_replaced),
         cmocka_unit_test(in_doubt_it_is_silent_and_then_goes_on),
         cmocka_unit_test(what_was_abandoned_is_voided_first),
