@@ -37,7 +37,8 @@ static struct {
     gboolean faults, guards;
     gboolean stopping[N];
     gint64 resumed_ms[N];
-    gint64 last_epoch; /* of a committed decision */
+    gint64 last_epoch;                /* of a committed decision */
+    gint64 planned_epoch, planned_ms; /* the last plan */
     guint published, unpublished;
     guint64 starts;
 } model;
@@ -120,13 +121,17 @@ static void model_expiry(const FakeCommit *commit)
 
 static void model_decision(const FakeCommit *commit)
 {
-    gint64 epoch = commit->compares[0].number;
+    gint64 epoch = commit->compares[0].number, now_ms = sim_world_now_ms(model.lab->world);
 
     CHECK(epoch == head_now().create,
           "epoch %" G_GINT64_FORMAT " wrote, %" G_GINT64_FORMAT " leads", epoch, head_now().create);
     CHECK(epoch >= model.last_epoch, "epoch %" G_GINT64_FORMAT " after %" G_GINT64_FORMAT, epoch,
           model.last_epoch);
     model.last_epoch = epoch;
+    /* What is unknown is voided before the next plan: nothing of an earlier one comes after it. */
+    if (model.guards && epoch == model.planned_epoch)
+        CHECK(now_ms - (commit->time_ms - commit->sent_ms) >= model.planned_ms,
+              "a transaction of before the last plan");
     seen.commits++;
     seen.late += commit->late;
 }
@@ -221,6 +226,8 @@ static void plan_checked(const Index *index, const LhPlanContext *context, LhPla
         CHECK(context->epoch == reign->head.create,
               "epoch %" G_GINT64_FORMAT " plans at revision %" G_GINT64_FORMAT, context->epoch,
               context->revision);
+    model.planned_epoch = context->epoch;
+    model.planned_ms = sim_world_now_ms(model.lab->world);
     plan_replicas(index, context, plan);
 }
 
