@@ -16,8 +16,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define RETRY_FIRST_MS 200
-#define RETRY_CAP_MS   5000
+#define RETRY_FIRST_MS  200
+#define RETRY_CAP_MS    5000
+#define MAX_SHOWN_BYTES 500
 
 /* So long after a start or a drop the same load has come again, or will not. */
 #define LEFTOVERS_MS (10 * 60 * 1000)
@@ -496,14 +497,16 @@ static gboolean check_snapshot(Holding *h, const LhObject *object)
     const char *name = h->assignment->snapshot;
     const LhSnapshot *snapshot = (const LhSnapshot *)object;
     g_autofree char *uri = lh_uri_text(&snapshot->uri);
+    g_autofree char *published = lh_error_text(uri, MAX_SHOWN_BYTES);
+    g_autofree char *ordered = lh_error_text(h->assignment->uri, MAX_SHOWN_BYTES);
     if (!lh_object_known(object))
         fail_with(h, LH_ERR_INVALID, "snapshot %s: its published object is not understood: %s",
                   name, lh_object_error(object));
     else if (snapshot->live)
         fail_with(h, LH_ERR_INVALID, "snapshot %s: is still being written", name);
     else if (strcmp(uri, h->assignment->uri) != 0)
-        fail_with(h, LH_ERR_INVALID, "snapshot %s: is published at %.500s, but ordered from %.500s",
-                  name, uri, h->assignment->uri);
+        fail_with(h, LH_ERR_INVALID, "snapshot %s: is published at %s, but ordered from %s", name,
+                  published, ordered);
     else if (snapshot->size_bytes != h->assignment->size_bytes)
         fail_with(h, LH_ERR_INVALID,
                   "snapshot %s: is published with %" G_GINT64_FORMAT
