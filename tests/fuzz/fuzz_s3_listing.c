@@ -47,14 +47,16 @@ static void object_free(gpointer data)
 static void write_text(GString *out, const char *text, guint way)
 {
     g_autofree char *escaped = g_markup_escape_text(text, -1);
+    gboolean plain = strstr(text, "]]>") == NULL && strchr(text, '\r') == NULL;
 
-    if (way == 1 && strstr(text, "]]>") == NULL)
+    if (way == 1 && plain)
         g_string_append_printf(out, "<![CDATA[%s]]>", text);
     else if (way == 2)
         for (const char *at = text; *at != '\0'; at = g_utf8_next_char(at))
             g_string_append_printf(out, "&#x%X;", g_utf8_get_char(at));
     else
-        g_string_append(out, escaped);
+        for (const char *at = escaped; *at != '\0'; at++)
+            g_string_append_printf(out, *at == '\r' ? "&#xD;" : "%c", *at); /* else a line feed */
 }
 
 static void write_element(GString *out, const char *name, const char *text, guint way)
