@@ -225,7 +225,7 @@ static void what_came_during_a_pause_makes_it_lead(void **state)
 {
     guint after = 0;
 
-    for (guint64 seed = 100; seed < 130; seed++) {
+    for (guint64 seed = 100; seed < 130; seed += every()) {
         Lab *lab = lab_new(seed);
         Manager *first = lab_manager(lab, "m0"), *second;
         wait_for(lab, one_leads, 1000);
@@ -315,7 +315,7 @@ static gboolean deciding(Lab *lab)
  * next plan. */
 static void what_was_abandoned_is_voided_first(void **state)
 {
-    for (guint64 seed = 20; seed < 40; seed++) {
+    for (guint64 seed = 20; seed < 40; seed += every()) {
         Lab *lab = lab_new(seed);
         Manager *only = lab_manager(lab, "m0");
         wait_for(lab, one_leads, 1000);
@@ -386,7 +386,7 @@ static void a_paused_leader_writes_nothing_afterwards(void **state)
     double rejected = 0;
     guint work = 0;
 
-    for (guint64 seed = 40; seed < 50; seed++)
+    for (guint64 seed = 40; seed < 50; seed += every())
         pause_past_the_lease(FALSE, seed, &rejected, &work);
     assert_int_equal(rejected, 0); /* the local deadline held it back */
     assert_true(work > 0);
@@ -394,7 +394,7 @@ static void a_paused_leader_writes_nothing_afterwards(void **state)
 
 static void without_its_other_guards_the_fence_holds_it(void **state)
 {
-    for (guint64 seed = 40; seed < 50; seed++) {
+    for (guint64 seed = 40; seed < 50; seed += every()) {
         double rejected = 0;
         guint work = 0;
         pause_past_the_lease(TRUE, seed, &rejected, &work);
