@@ -238,7 +238,10 @@ static GString *talk(const GString *out, gboolean patient)
         moved |= exchange(fd, out, &sent, in, &ended);
         idle = moved ? 0 : idle + 1;
         if (idle >= 3) {
-            go_on(fd, pauses++, patient);
+            if (patient && site.held->len > 0)
+                answer_held(); /* pipelined behind another: nothing else ends it */
+            else
+                go_on(fd, pauses++, patient);
             idle = 0;
         }
         FUZZ_CHECK(turn < TURNS, "no end after %u turns, %" G_GSIZE_FORMAT " bytes", turn, in->len);
