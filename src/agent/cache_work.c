@@ -491,22 +491,27 @@ static void find_or_copy(Holding *h)
     }
 }
 
+static void fail_elsewhere(Holding *h, const char *uri)
+{
+    g_autofree char *published = lh_error_text(uri, MAX_SHOWN_BYTES);
+    g_autofree char *ordered = lh_error_text(h->assignment->uri, MAX_SHOWN_BYTES);
+    fail_with(h, LH_ERR_INVALID, "snapshot %s: is published at %s, but ordered from %s",
+              h->assignment->snapshot, published, ordered);
+}
+
 /* Does what is published agree with what is ordered? Fails the load if not. */
 static gboolean check_snapshot(Holding *h, const LhObject *object)
 {
     const char *name = h->assignment->snapshot;
     const LhSnapshot *snapshot = (const LhSnapshot *)object;
     g_autofree char *uri = lh_uri_text(&snapshot->uri);
-    g_autofree char *published = lh_error_text(uri, MAX_SHOWN_BYTES);
-    g_autofree char *ordered = lh_error_text(h->assignment->uri, MAX_SHOWN_BYTES);
     if (!lh_object_known(object))
         fail_with(h, LH_ERR_INVALID, "snapshot %s: its published object is not understood: %s",
                   name, lh_object_error(object));
     else if (snapshot->live)
         fail_with(h, LH_ERR_INVALID, "snapshot %s: is still being written", name);
     else if (strcmp(uri, h->assignment->uri) != 0)
-        fail_with(h, LH_ERR_INVALID, "snapshot %s: is published at %s, but ordered from %s", name,
-                  published, ordered);
+        fail_elsewhere(h, uri);
     else if (snapshot->size_bytes != h->assignment->size_bytes)
         fail_with(h, LH_ERR_INVALID,
                   "snapshot %s: is published with %" G_GINT64_FORMAT
