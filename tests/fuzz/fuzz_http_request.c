@@ -209,6 +209,24 @@ static void answer_held(void)
     }
 }
 
+static void close_stream(void)
+{
+    lh_http_stream_close(g_steal_pointer(&site.stream));
+    site.ended = site.begun;
+}
+
+/* What came behind another request, and that no deadline ends while the client stays. FALSE: nothing. */
+static gboolean end_pipelined(guint pauses)
+{
+    if (site.held->len > 0)
+        answer_held();
+    else if (site.stream != NULL && pauses > 2)
+        close_stream();
+    else
+        return FALSE;
+    return TRUE;
+}
+
 /* Nothing moves any more: what happens next? */
 static void go_on(int fd, guint pause, gboolean patient)
 {
@@ -219,7 +237,7 @@ static void go_on(int fd, guint pause, gboolean patient)
     else if (pause == 1)
         shutdown(fd, SHUT_WR);
     else if (pause == 2)
-        lh_http_stream_close(g_steal_pointer(&site.stream)), site.ended = site.begun;
+        close_stream();
     else
         sim_world_run_until(site.world, sim_world_now_ms(site.world) + DEADLINE_MS);
     FUZZ_CHECK(pause < 6, "the connection is never closed");
@@ -238,9 +256,7 @@ static GString *talk(const GString *out, gboolean patient)
         moved |= exchange(fd, out, &sent, in, &ended);
         idle = moved ? 0 : idle + 1;
         if (idle >= 3) {
-            if (patient && site.held->len > 0)
-                answer_held(); /* pipelined behind another: nothing else ends it */
-            else
+            if (!patient || !end_pipelined(pauses))
                 go_on(fd, pauses++, patient);
             idle = 0;
         }

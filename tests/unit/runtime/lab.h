@@ -14,6 +14,7 @@
 #include "runtime/runtime.h"
 #include "tests/fakes/env_sim.h"
 #include "tests/fakes/fake_etcd.h"
+#include "tests/unit/every.h"
 #include "tests/unit/runtime/tap.h"
 
 #include <setjmp.h>
@@ -357,14 +358,6 @@ static inline void on_stopped(gpointer data)
 static inline void pass(Lab *lab, gint64 ms)
 {
     sim_world_run_until(lab->world, sim_world_now_ms(lab->world) + ms);
-}
-
-/* Of many cases alike every so many-th: memcheck, 40 times slower, needs each path once. */
-static inline guint every(void)
-{
-    const char *text = g_getenv("LEASEHOLD_EVERY");
-
-    return text == NULL ? 1 : (guint)MAX(g_ascii_strtoull(text, NULL, 10), 1);
 }
 
 typedef gboolean (*Condition)(Lab *lab);
