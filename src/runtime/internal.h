@@ -64,7 +64,7 @@ struct Runner {
     gboolean
         tainted; /* transactions under the present key were abandoned: void them before planning */
 
-    GPtrArray *events; /* PendingEvent, see events.c */
+    GPtrArray *events;    /* PendingEvent, see events.c */
     gboolean has_errands; /* the outside has been told of some, or of none, since it leads */
 };
 
