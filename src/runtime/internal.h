@@ -27,7 +27,7 @@ typedef enum {
 struct Runner {
     LhRuntime *runtime;
     const LhController *controller;
-    gpointer index;
+    gpointer index, also;             /* also: NULL when the controller reads one only */
     char *labels;                     /* controller="…" */
     char *ok_labels, *nothing_labels; /* controller="…",result="…" */
 
