@@ -92,6 +92,7 @@ LhPlanContext lh_runner_context(const Runner *runner)
         .regressed = runner->regressed,
         .regressed_rev = runner->regressed_rev,
         .max_groups = runtime->options.max_groups,
+        .also = runner->also,
     };
 }
 
@@ -167,14 +168,16 @@ static gint64 debounce_until(const Runner *runner)
 {
     const LhSettings *settings = runner->controller->settings(runner->index,
                                                               runner->controller->name);
-    gint64 quiet = settings->debounce_ms;
+    gint64 quiet = MAX(settings->debounce_ms, runner->controller->quiet_ms);
+    gint64 longest = settings->period_ms > 0 ? settings->period_ms : LONGEST_DEBOUNCE * quiet;
 
-    return MIN(runner->dirty_last_ms + quiet, runner->dirty_first_ms + LONGEST_DEBOUNCE * quiet);
+    return MIN(runner->dirty_last_ms + quiet, runner->dirty_first_ms + longest);
 }
 
 static gboolean paused(const Runner *runner)
 {
-    return runner->controller->settings(runner->index, runner->controller->name)->paused;
+    return !runner->controller->plans_paused &&
+           lh_controller_paused(runner->controller, runner->index);
 }
 
 static void on_timer(gpointer data)

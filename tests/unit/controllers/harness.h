@@ -220,6 +220,7 @@ static LhPlan *plan_on(const World *world, gconstpointer index, const char *cont
         .regressed = world->regressed,
         .regressed_rev = world->regressed_rev,
         .max_groups = world->max_groups,
+        .also = lh_controller_find(controller)->also == NULL ? NULL : world->pools,
     };
     LhPlan *plan = lh_plan_new(TRUE);
 
