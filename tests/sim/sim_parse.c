@@ -38,7 +38,7 @@ static gboolean equal_parsed(gconstpointer known, gconstpointer asked)
     const LhKv *kv = b->kv;
     return kv != NULL && a->kind == b->kind && a->object->mod_rev == kv->mod_rev &&
            a->object->create_rev == kv->create_rev && lh_object_lease(a->object) == kv->lease &&
-           a->len == kv->value_len && memcmp(a->value, kv->value, a->len) == 0 &&
+           a->len == kv->value_len && (a->len == 0 || memcmp(a->value, kv->value, a->len) == 0) &&
            strcmp(a->name, b->name) == 0;
 }
 
