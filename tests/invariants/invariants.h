@@ -146,7 +146,7 @@ typedef struct {
     GHashTable *epochs;      /* "controller/epoch" that wrote */
     GArray *ordered_ms;      /* gint64: evictions outside a confirmed Brake */
     GArray *assigned;        /* InvCount of assignments, lately */
-    gint64 least_grace_ms, least_reserve;
+    gint64 least_grace_ms, least_reserve, least_stuck_ms;
     InvCounters counters;
     guint64 did[INV_N_GROUPS];     /* judged */
     guint64 skipped[INV_N_GROUPS]; /* not judged: a fact is missing */

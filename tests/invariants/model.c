@@ -38,6 +38,7 @@ void inv_init(Inv *inv, const InvOptions *options)
         .assigned = g_array_new(FALSE, FALSE, sizeof(InvCount)),
         .least_grace_ms = settings->failure_grace_ms,
         .least_reserve = settings->restore_reserve_percent,
+        .least_stuck_ms = lh_settings_default("cluster-monitor")->stuck_loading_ms,
     };
     for (guint kind = 0; kind < LH_N_KINDS; kind++)
         inv->kinds[kind] = table_of((GDestroyNotify)lh_object_unref);
@@ -104,6 +105,8 @@ static void note_cordon(Inv *inv, const InvChange *change)
 static void note_settings(Inv *inv, const InvChange *change)
 {
     const LhSettings *settings = lh_accepted_spec(change->after, LH_KIND_SETTINGS);
+    if (settings != NULL && strcmp(change->name, "settings/cluster-monitor") == 0)
+        inv->least_stuck_ms = MIN(inv->least_stuck_ms, settings->stuck_loading_ms);
     if (settings == NULL || strcmp(change->name, "settings/cache-assigner") != 0)
         return;
     if (inv->options.grace_ms < 0)
