@@ -28,7 +28,7 @@ gboolean lh_brake_is_confirmed(const LhBraking *braking)
 
     return confirmation != NULL &&
            g_strcmp0(confirmation->plan_hash, braking->present->plan_hash) == 0 &&
-           accepted->accepted_at >= braking->present->since &&
+           accepted->revision > braking->present->revision && /* clocks differ */
            braking->context->now_ms - accepted->accepted_at <= LH_BRAKE_WINDOW_MS;
 }
 

@@ -20,7 +20,7 @@ typedef struct {
 char *lh_brake_hash(const char *const *names, guint n);
 /* More than ten, and more than @percent of @whole. */
 gboolean lh_brake_exceeds(gint64 count, gint64 whole, gint64 percent);
-/* Somebody has confirmed exactly that plan, within ten minutes. */
+/* Somebody has confirmed exactly that plan, after it was made and within ten minutes. */
 gboolean lh_brake_is_confirmed(const LhBraking *braking);
 
 /* A group of its own. */

@@ -44,7 +44,7 @@ static void look(const LhCleaner *cleaner, const LhCleanerRoot *root, LhErrands 
     g_autofree char *id = lh_cleaner_errand(LH_CLEANER_LOOK, root->root);
     LhErrand errand = {
         .id = id,
-        .what = !dry && root->newer && cleaner->confirmed ? LH_CLEANER_CLAIM : LH_CLEANER_LOOK,
+        .what = !dry && root->newer && cleaner->takes_over ? LH_CLEANER_CLAIM : LH_CLEANER_LOOK,
         .uri = root->root,
         .number = dry ? -1 : cleaner->context->revision,
     };

@@ -11,6 +11,9 @@
 #define LH_CLEANER_FRESH_MS  60000 /* a look counts for so long */
 #define LH_CLEANER_RENEW_MS  30000 /* and is renewed after this, while there is work */
 
+/* What a Brake says, and so what its Confirmation is about. */
+#define LH_CLEANER_NEWER "its marker was written at a later revision than etcd has"
+
 typedef struct {
     const char *root;
     const LhObservation *look, *list; /* NULL: not yet */
@@ -24,7 +27,9 @@ typedef struct {
     const LhPlanContext *context;
     const LhSettings *settings;
     const LhBrake *brake;    /* the known one; NULL: none */
-    gboolean confirmed;      /* it is confirmed */
+    gboolean old;            /* it came back with a backup of etcd: it stands for nothing */
+    gboolean confirmed;      /* it is confirmed, and not old */
+    gboolean takes_over;     /* … because a marker was newer than etcd */
     GArray *roots;           /* LhCleanerRoot */
     GPtrArray *due;          /* LhFleetSnapshot, by name */
     GPtrArray *orphans;      /* LhOrphan that may be decided, by name */

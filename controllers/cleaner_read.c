@@ -221,7 +221,12 @@ void lh_cleaner_read(LhCleaner *cleaner, gconstpointer index, const LhPlanContex
         .roots = g_array_new(FALSE, FALSE, sizeof(LhCleanerRoot)),
         .orphans = g_ptr_array_new(),
     };
-    cleaner->confirmed = cleaner->brake != NULL && cleaner->brake->confirmed_at >= 0;
+    cleaner->old = cleaner->brake != NULL && context->regressed &&
+                   lh_brake_is_old(cleaner->brake, context->regressed_rev);
+    cleaner->confirmed = cleaner->brake != NULL && cleaner->brake->confirmed_at >= 0 &&
+                         !cleaner->old;
+    cleaner->takes_over = cleaner->confirmed && cleaner->brake->message != NULL &&
+                          strstr(cleaner->brake->message, LH_CLEANER_NEWER) != NULL;
     for (guint i = 0; fleet->roots != NULL && fleet->roots[i] != NULL; i++)
         read_root(cleaner, fleet->roots[i]);
     read_etcd(cleaner);

@@ -273,9 +273,8 @@ static Cause cause_of(const Round *round, char **words)
     }
     for (guint i = 0; i < cleaner->roots->len; i++)
         if (g_array_index(cleaner->roots, LhCleanerRoot, i).newer) {
-            *words = g_strdup_printf(
-                "%s: its marker was written at a later revision than etcd has: etcd went back in time",
-                g_array_index(cleaner->roots, LhCleanerRoot, i).root);
+            *words = g_strdup_printf("%s: " LH_CLEANER_NEWER ": etcd went back in time",
+                                     g_array_index(cleaner->roots, LhCleanerRoot, i).root);
             return CAUSE_NEWER;
         }
     if (cleaner->exceeding != NULL)
@@ -367,7 +366,13 @@ static void plan_braked(Round *round, Cause cause, const char *words)
     g_autofree char *hash = hash_of(due, orphans);
     g_autofree char *message = words == NULL ? NULL : message_of(round, cause, words, hash);
 
-    if (cleaner->confirmed) {
+    if (cleaner->old || (cleaner->confirmed && cause == CAUSE_NEWER && !cleaner->takes_over)) {
+        /* It is about something else than what is in the way now. */
+        if (cause == CAUSE_NONE)
+            release(round, "released", "it came back with a backup, and nothing would go now");
+        else
+            brake(round, cause, words);
+    } else if (cleaner->confirmed) {
         carry_out(round, due, orphans, cause, words);
     } else if (cause == CAUSE_NONE) {
         release(round, "released", "nothing stands in the way any more");

@@ -94,14 +94,6 @@ InvWant inv_want(const Inv *inv, const char *name, const LhObject *object, gint6
     return want_of_spec(replica, (const LhSnapshot *)snapshot, spec, now_ms, why);
 }
 
-static gboolean in_the_way(const LhSnapshot *older, const LhSnapshot *snapshot)
-{
-    g_autofree char *first = lh_uri_text(&older->uri);
-    g_autofree char *second = lh_uri_text(&snapshot->uri);
-    gboolean overlap = g_str_has_prefix(first, second) || g_str_has_prefix(second, first);
-    return overlap && older->o.create_rev <= snapshot->o.create_rev;
-}
-
 /* Whether a Deletion of another snapshot, or a decided Orphan, holds what @uri equals, contains or lies in. */
 static gboolean is_held(const Inv *inv, const char *uri, const LhSnapshot *snapshot)
 {
@@ -110,12 +102,12 @@ static gboolean is_held(const Inv *inv, const char *uri, const LhSnapshot *snaps
     for (guint i = 0; i < 2; i++) {
         g_hash_table_iter_init(&iter, inv->kinds[i == 0 ? LH_KIND_DELETION : LH_KIND_ORPHAN]);
         while (g_hash_table_iter_next(&iter, &key, &value)) {
-            const char *held = i == 0 ? ((LhDeletion *)value)->uri : ((LhOrphan *)value)->uri;
+            const char *taken = i == 0 ? ((LhDeletion *)value)->uri : ((LhOrphan *)value)->uri;
             gboolean own = i == 0 && strcmp(key, snapshot->o.name) == 0 &&
                            ((LhDeletion *)value)->snapshot_revision == snapshot->o.mod_rev;
             if (!lh_object_known(value) || own || (i == 1 && ((LhOrphan *)value)->decided_at < 0))
                 continue;
-            if (g_str_has_prefix(held, uri) || g_str_has_prefix(uri, held))
+            if (g_str_has_prefix(taken, uri) || g_str_has_prefix(uri, taken))
                 return TRUE;
         }
     }
@@ -124,15 +116,19 @@ static gboolean is_held(const Inv *inv, const char *uri, const LhSnapshot *snaps
 
 gboolean inv_snapshot_valid(const Inv *inv, const LhSnapshot *snapshot)
 {
-    g_autofree char *uri = lh_uri_text(&snapshot->uri);
+    g_autofree char *own = lh_uri_text(&snapshot->uri);
+    gsize len = strlen(own);
     GHashTableIter iter;
-    gpointer value;
-    if (is_held(inv, uri, snapshot))
+    gpointer name, value;
+    if (is_held(inv, own, snapshot))
         return FALSE;
-    g_hash_table_iter_init(&iter, inv->kinds[LH_KIND_SNAPSHOT]);
-    while (g_hash_table_iter_next(&iter, NULL, &value)) {
-        const LhSnapshot *other = value;
-        if (other != snapshot && lh_object_known(&other->o) && in_the_way(other, snapshot))
+    g_hash_table_iter_init(&iter, inv->uris);
+    while (g_hash_table_iter_next(&iter, &name, &value)) {
+        const char *uri = value;
+        if (strncmp(uri, own, MIN(len, strlen(uri))) != 0 || strcmp(name, snapshot->o.name) == 0)
+            continue;
+        const LhObject *other = inv_get(inv, LH_KIND_SNAPSHOT, name);
+        if (other != &snapshot->o && other->create_rev <= snapshot->o.create_rev)
             return FALSE;
     }
     return TRUE;

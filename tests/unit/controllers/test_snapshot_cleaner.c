@@ -19,6 +19,7 @@ static char *wanted(const World *world)
                              .epoch = 7,
                              .led_ms = world->led_ms,
                              .regressed = world->regressed,
+                             .regressed_rev = world->regressed_rev,
                              .max_groups = G_MAXUINT};
 
     lh_controller_find(C)->errands(world->index, &context, errands);
