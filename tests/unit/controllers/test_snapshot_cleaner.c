@@ -523,6 +523,22 @@ static void an_etcd_from_the_past_is_confirmed_first(void **state)
     (void)state;
 }
 
+/* What was confirmed before the backup was made says nothing of what is there now. */
+static void a_confirmed_brake_of_a_backup_counts_for_nothing(void **state)
+{
+    g_autoptr(World) world = world_with(2, 0);
+
+    (void)state;
+    put(world, "decided/brakes/" C,
+        "{\"revision\":50,\"since\":1,\"planHash\":\"abc\","
+        "\"eligible\":9,\"confirmedAt\":2}");
+    world->regressed = TRUE;
+    world->regressed_rev = 60;
+    assert_keeps(world);
+    assert_int_equal(brake(world)->confirmed_at, -1);
+    assert_int_equal(brake(world)->eligible, 2);
+}
+
 /* ---- the brake and the rate ---- */
 
 static World *two_services(guint old, guint young)
@@ -773,6 +789,7 @@ int main(void)
         cmocka_unit_test(a_listing_that_failed_or_is_empty_holds_everything),
         cmocka_unit_test(what_is_not_known_yet_is_waited_for),
         cmocka_unit_test(an_etcd_from_the_past_is_confirmed_first),
+        cmocka_unit_test(a_confirmed_brake_of_a_backup_counts_for_nothing),
         cmocka_unit_test(the_brake_counts_by_service_and_by_all),
         cmocka_unit_test(a_confirmation_releases_exactly_that_set),
         cmocka_unit_test(so_many_a_second),
