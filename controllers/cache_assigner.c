@@ -289,16 +289,6 @@ static void plan_parked(Round *round, const LhFleetReplica *replica)
                    parked ? 1 : 0, round->context->now_ms);
 }
 
-static gboolean has_live(const LhFleetReplica *replica)
-{
-    for (guint i = 0; replica->assignments != NULL && i < replica->assignments->len; i++) {
-        const LhFleetAssignment *assignment = g_ptr_array_index(replica->assignments, i);
-        if (lh_fleet_load(assignment) != NULL && lh_fleet_answer(assignment) == LH_ITEM_LIVE)
-            return TRUE;
-    }
-    return FALSE;
-}
-
 static void plan_todo(Round *round, const LhFleetReplica *replica)
 {
     for (guint i = 0; replica->assignments != NULL && i < replica->assignments->len; i++) {
@@ -314,8 +304,8 @@ static void plan_todo(Round *round, const LhFleetReplica *replica)
         else if (answer == LH_ITEM_FAILED || answer == LH_ITEM_EVICTED || answer == LH_ITEM_DONE)
             take_evicted(round, assignment);
     }
-    if (replica->retry != NULL &&
-        (has_live(replica) || (replica->object == NULL && replica->assignments == NULL))) {
+    if (replica->retry != NULL && (lh_fleet_replica_live(replica) != NULL ||
+                                   (replica->object == NULL && replica->assignments == NULL))) {
         lh_plan_begin(round->plan);
         delete_retry(round, replica,
                      replica->object == NULL ? "its replica is gone" : "it is live");
@@ -651,7 +641,7 @@ const LhController lh_cache_assigner = {
              LH_KIND_BIT(LH_KIND_ITEM) | LH_KIND_BIT(LH_KIND_NODE) | LH_KIND_BIT(LH_KIND_HEALTH) |
              LH_KIND_BIT(LH_KIND_RETRY) | LH_KIND_BIT(LH_KIND_ACCEPTED) |
              LH_KIND_BIT(LH_KIND_SNAPSHOT) | LH_KIND_BIT(LH_KIND_DELETION) |
-             LH_KIND_BIT(LH_KIND_STATUS),
+             LH_KIND_BIT(LH_KIND_STATUS) | LH_KIND_BIT(LH_KIND_RESTOREPROGRESS),
     .plan = cache_assigner_plan,
     .gauges = cache_assigner_gauges,
     .gauge_names = gauge_names,

@@ -169,6 +169,14 @@ void lh_plan_rely_none(LhPlan *plan, LhKind kind, const char *name_prefix)
                  (LhReliance){.key = keep_key(plan, kind, name_prefix, NULL), .none_below = TRUE});
 }
 
+void lh_plan_throttle(LhPlan *plan)
+{
+    LhGroup *group = open_group(plan);
+
+    g_assert(group->n_ops > 0);
+    group->throttle = g_array_index(plan->ops, LhOp, plan->ops->len - 1).key;
+}
+
 void lh_plan_event(LhPlan *plan, LhEventType type, const char *reason, LhKind kind,
                    const char *name, const char *message_format, ...)
 {
