@@ -11,8 +11,10 @@
 #include "controllers/registry.h"
 #include "controllers/restore_scan.h"
 
+#include <string.h>
+
 #define GIVE_UP_MS        (24 * G_GINT64_CONSTANT(3600000))
-#define GIVE_UP_AT_ONCE   25 /* in one transaction: each compares what its nodes say */
+#define GIVE_UP_KEYS      60 /* in one transaction: replicas, and what their nodes say of them */
 #define TTL_WHEN_NOT_SAID G_GINT64_CONSTANT(3600000)
 
 typedef struct {
@@ -352,6 +354,27 @@ static void plan_live(Round *round)
         set_expiry(round, ((const LhFleetRestored *)lh_tree_record(n))->replica);
 }
 
+static gint by_key(gconstpointer a, gconstpointer b)
+{
+    return strcmp((*(LhFleetAssignment *const *)a)->key, (*(LhFleetAssignment *const *)b)->key);
+}
+
+/* What the nodes say of it is unchanged. */
+static void rely_on_answers(Round *round, const LhFleetReplica *record)
+{
+    g_autoptr(GPtrArray) assignments = g_ptr_array_new();
+
+    for (guint i = 0; record->assignments != NULL && i < record->assignments->len; i++)
+        g_ptr_array_add(assignments, g_ptr_array_index(record->assignments, i));
+    g_ptr_array_sort(assignments, by_key);
+    for (guint i = 0; i < assignments->len; i++) {
+        const LhFleetAssignment *assignment = g_ptr_array_index(assignments, i);
+        g_autofree char *item = g_strconcat(LH_POOL_CACHE "/", assignment->key, NULL);
+        lh_plan_rely(round->plan, LH_KIND_ITEM, item,
+                     assignment->item == NULL ? 0 : assignment->item->mod_rev);
+    }
+}
+
 /* Into the open group: its time is over, and nothing has become live meanwhile. */
 static void give_up(Round *round, const LhFleetReplica *record)
 {
@@ -361,25 +384,26 @@ static void give_up(Round *round, const LhFleetReplica *record)
     replica.ttl_ms = 0;
     lh_plan_put(round->plan, LH_KIND_REPLICA, record->name, &replica, record->object->mod_rev,
                 "given-up", "it was not live within 24 h");
-    for (guint i = 0; record->assignments != NULL && i < record->assignments->len; i++) {
-        const LhFleetAssignment *assignment = g_ptr_array_index(record->assignments, i);
-        g_autofree char *item = g_strconcat(LH_POOL_CACHE "/", assignment->key, NULL);
-        lh_plan_rely(round->plan, LH_KIND_ITEM, item,
-                     assignment->item == NULL ? 0 : assignment->item->mod_rev);
-    }
+    rely_on_answers(round, record);
 }
 
 /* Those of one request in one group, with how many they are, so that each is counted once. */
 static void give_up_together(Round *round, const LhFleetRestore *restore, const GPtrArray *replicas)
 {
-    guint n = MIN(replicas->len, GIVE_UP_AT_ONCE);
+    guint n = 0, keys = 0;
     LhRestoreProgress progress;
     g_autofree char *message = NULL;
 
-    round->plan->more |= replicas->len > n;
     lh_plan_begin(round->plan);
-    for (guint i = 0; i < n; i++)
-        give_up(round, g_ptr_array_index(replicas, i));
+    for (; n < replicas->len; n++) {
+        const LhFleetReplica *replica = g_ptr_array_index(replicas, n);
+        keys += 1 + (replica->assignments == NULL ? 0 : replica->assignments->len);
+        if (n > 0 && keys > GIVE_UP_KEYS) {
+            round->plan->more = TRUE;
+            break;
+        }
+        give_up(round, replica);
+    }
     if (restore->accepted != NULL && restore->progress != NULL) {
         progress = progress_of(restore);
         progress.given_up += n;
