@@ -159,7 +159,8 @@ static gboolean status_differs(const LhFleet *fleet, const LhFleetRestore *resto
     LhCondition condition;
     guint n = lh_fleet_restore_condition(restore, &condition) ? 1 : 0;
 
-    return lh_status_differs(status, n == 0 ? 0 : restore->accepted->mod_rev, &condition, n);
+    return lh_status_differs(status, n == 0 ? 0 : ((const LhAccepted *)restore->accepted)->revision,
+                             &condition, n);
 }
 
 static gboolean restore_todo(const LhFleet *fleet, const LhFleetRestore *restore)

@@ -211,7 +211,7 @@ static void extend(Round *round, const LhFleetRestore *restore, const LhFleetRep
     lh_plan_end(round->plan);
 }
 
-/* Nothing can be created for now: TRUE when that is said already. */
+/* Nothing can be created for now. */
 static void say_blocked(Round *round, const LhFleetRestore *restore, const LhRestoreScan *scan)
 {
     LhRestoreProgress progress = progress_of(restore);
@@ -278,7 +278,9 @@ static void report(Round *round, const LhFleetRestore *restore)
                              progress.live, progress.replicas);
     lh_plan_begin(round->plan);
     put_progress(round, restore, &progress, same_phase ? "progress" : "over",
-                 same_phase ? reason : "which of its replicas there are has changed");
+                 same_phase                      ? reason
+                 : phase == LH_RESTORE_COMPLETED ? "none of its replicas is left"
+                                                 : "replicas of it are there");
     if (same_phase)
         lh_plan_throttle(round->plan);
     rely_on_request(round, restore);
@@ -308,8 +310,9 @@ static void plan_restore(Round *round, const LhFleetRestore *restore)
     LhCondition condition;
     guint n = lh_fleet_restore_condition(restore, &condition) ? 1 : 0;
 
-    lh_plan_status(round->plan, status, status_name, n == 0 ? 0 : restore->accepted->mod_rev,
-                   &condition, n, round->context->now_ms);
+    lh_plan_status(round->plan, status, status_name,
+                   n == 0 ? 0 : ((const LhAccepted *)restore->accepted)->revision, &condition, n,
+                   round->context->now_ms);
     if (restore->accepted == NULL) {
         forget(round, restore);
     } else if (restore->progress == NULL || progress_of(restore).observed_revision !=

@@ -45,9 +45,9 @@ typedef enum {
 /* One member for each option of options.c. */
 typedef struct {
     char *server, *token_file, *cacert, *cert, *key, *output, *selector, *from, *record, *condition,
-        *timeout, *plan;
+        *timeout, *plan, *to, *ttl, *name;
     char **files;
-    gboolean help, watch, dry_run, prune;
+    gboolean help, watch, dry_run, prune, wait;
 } LhCliOptions;
 
 typedef struct LhCli LhCli;
@@ -98,6 +98,7 @@ int lh_cmd_explain(LhCli *cli, char **args, GError **error);
 int lh_cmd_get(LhCli *cli, char **args, GError **error);
 int lh_cmd_leaders(LhCli *cli, char **args, GError **error);
 int lh_cmd_plan(LhCli *cli, char **args, GError **error);
+int lh_cmd_restore(LhCli *cli, char **args, GError **error);
 int lh_cmd_retry(LhCli *cli, char **args, GError **error);
 int lh_cmd_version(LhCli *cli, char **args, GError **error);
 int lh_cmd_wait(LhCli *cli, char **args, GError **error);
