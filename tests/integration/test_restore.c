@@ -182,7 +182,7 @@ static void the_limit_is_exact(void **state)
     g_autoptr(Reply) bad = http(manager, "POST", "/v1/restores",
                                 "{\"spec\":{\"service\":\"api\",\"startTime\":5,\"endTime\":1}}");
     reply_must(bad, 422);
-    assert_string_equal(json_text(bad->json, "field"), "spec.startTime");
+    assert_string_equal(json_text(bad->json, "field"), "spec.endTime");
     /* An invalid edit, past the API, touches nothing. */
     gint64 edited = world_put(world, "desired/restores/at", "{\"spec\":{\"service\":7}}");
     world_catch_up(world, edited);
