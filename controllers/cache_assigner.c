@@ -424,7 +424,7 @@ static void place(Round *round, const LhFleetReplica *replica)
     LhPlaceItem item = {
         .set = replica->set,
         .size_bytes = lh_fleet_replica_bytes(replica),
-        .restored = ((const LhReplica *)replica->object)->restored,
+        .restored = ((const LhReplica *)replica->object)->restored && !LH_BUG(RESTORE_IN_REGULAR),
         .avoid_host = retry == NULL ? NULL : retry->node,
     };
     LhPlaceAnswer answer;

@@ -34,7 +34,7 @@ static void rely_on_restore(LhPlan *plan, const LhFleetRestore *restore)
 {
     lh_plan_rely(plan, LH_KIND_RESTOREPROGRESS, restore->name,
                  restore->progress == NULL ? 0 : restore->progress->mod_rev);
-    if (restore->progress == NULL) {
+    if (restore->progress == NULL || restore->accepted == NULL) {
         g_autofree char *accepted = g_strconcat("restores/", restore->name, NULL);
         lh_plan_rely(plan, LH_KIND_ACCEPTED, accepted,
                      restore->accepted == NULL ? 0 : restore->accepted->mod_rev);

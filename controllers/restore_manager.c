@@ -7,6 +7,7 @@
  * is not live in time. All that it knows of a request is a key, so another leader goes on with it. Never
  * deletes a replica: what has expired is the evictor's and the assigner's.
  */
+#include "base/planted.h"
 #include "controllers/fleet.h"
 #include "controllers/registry.h"
 #include "controllers/restore_scan.h"
@@ -228,13 +229,33 @@ static void say_blocked(Round *round, const LhFleetRestore *restore, const LhRes
     lh_plan_end(round->plan);
 }
 
+static gboolean count_own(gpointer key, gpointer value, gpointer data)
+{
+    const LhFleetRestored *restored = key;
+    gint64 *count = data; /* the revision, then how many are of it */
+
+    (void)value;
+    count[1] += ((const LhReplica *)restored->replica->object)->restore_revision == count[0];
+    return FALSE;
+}
+
+/* How many more it may have. What it has counts, even what it would not get any more. */
+static gint64 room_left(const Round *round, const LhFleetRestore *restore,
+                        const LhRestoreScan *scan)
+{
+    gint64 count[2] = {((const LhAccepted *)restore->accepted)->revision, scan->extend->len};
+
+    g_tree_foreach(restore->replicas, count_own, count);
+    return MAX(0, round->settings->max_replicas_per_restore - count[1]);
+}
+
 static void plan_pending(Round *round, const LhFleetRestore *restore)
 {
     g_auto(LhRestoreScan) scan = {.missing = NULL};
     gint64 limit = round->settings->max_replicas_per_restore, room, left_out;
 
     lh_restore_scan(round->fleet, restore, round->context->now_ms, &scan);
-    room = MAX(0, limit - scan.own);
+    room = room_left(round, restore, &scan);
     left_out = MAX(0, scan.missing->len - room);
     for (guint i = 0; i < scan.extend->len; i++) {
         if (full(round))
@@ -342,6 +363,8 @@ static void set_expiry(Round *round, const LhFleetReplica *record)
 
     if (replica.ttl_ms == 0)
         replica.ttl_ms = TTL_WHEN_NOT_SAID;
+    if (LH_BUG(RESTORE_TTL_AT_ONCE))
+        since = replica.created_at;
     replica.expires_at = MAX(since, replica.created_at) + replica.ttl_ms;
     lh_plan_begin(round->plan);
     lh_plan_put(round->plan, LH_KIND_REPLICA, record->name, &replica, record->object->mod_rev,

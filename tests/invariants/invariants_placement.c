@@ -1,7 +1,7 @@
 /*
  * Where items are: never on two nodes at once; taken from a node only when it answered or is gone,
  * and not before failureGrace; not again right after a failure; two replicas of a snapshot never on one node name; nothing placed
- * beyond a node's bytes and items, on a cordoned node, or for something that does not exist.
+ * beyond a node's bytes and items, nor regular ones in the reserve or restored ones outside it, on a cordoned node, or for something that does not exist.
  */
 #include "invariants.h"
 
@@ -52,7 +52,11 @@ static gboolean beyond(const Inv *inv, const LhNode *node, InvUse used)
 {
     gint64 room = node->capacity_bytes - node->capacity_bytes / 100 * inv->least_reserve;
     gint64 slots = node->capacity_items - node->capacity_items * inv->least_reserve / 100;
-    return used.bytes > room || (node->capacity_items > 0 && used.items > slots);
+    gint64 reserve = (gint64)((double)node->capacity_bytes * (double)inv->most_reserve / 100);
+    gint64 reserve_slots = node->capacity_items * inv->most_reserve / 100;
+    return used.bytes > room || used.restored_bytes > reserve ||
+           (node->capacity_items > 0 &&
+            (used.items > slots || used.restored_items > reserve_slots));
 }
 
 static void check_room(Inv *inv, const char *name, const InvPlace *place, gint64 bytes)
@@ -65,10 +69,10 @@ static void check_room(Inv *inv, const char *name, const InvPlace *place, gint64
     if (node != NULL && beyond(inv, node, used) && !fitted)
         inv_fail(inv, INV_PLACEMENT,
                  "%s of %" G_GINT64_FORMAT " bytes: then %s holds %" G_GINT64_FORMAT
-                 " of %" G_GINT64_FORMAT " bytes, %" G_GINT64_FORMAT " of %" G_GINT64_FORMAT
-                 " items",
-                 name, bytes, place->host, used.bytes, node->capacity_bytes, used.items,
-                 node->capacity_items);
+                 "+%" G_GINT64_FORMAT " of %" G_GINT64_FORMAT " bytes, %" G_GINT64_FORMAT
+                 "+%" G_GINT64_FORMAT " of %" G_GINT64_FORMAT " items (regular and restored)",
+                 name, bytes, place->host, used.bytes, used.restored_bytes, node->capacity_bytes,
+                 used.items, used.restored_items, node->capacity_items);
 }
 
 static void check_what(Inv *inv, const InvCommit *commit, const InvChange *change,
