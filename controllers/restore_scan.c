@@ -5,8 +5,6 @@
  */
 #include "controllers/restore_scan.h"
 
-#include "base/planted.h"
-
 #include <string.h>
 
 static const char *const default_sets[] = {"default", NULL};
@@ -43,8 +41,7 @@ static Presence presence_of_own(const Scan *scan, const LhReplica *object)
 {
     gint64 expires_at = lh_restore_extended(object, scan->spec->ttl_ms);
 
-    if (object->restore_revision == scan->revision &&
-        !(LH_BUG(RESTORE_AGAIN) && object->expires_at >= 0 && object->expires_at <= scan->now_ms))
+    if (object->restore_revision == scan->revision)
         return OWN;
     if (object->expires_at >= 0 && object->ttl_ms == 0)
         return ABSENT; /* given up */

@@ -35,7 +35,6 @@
     X(LAST_GOOD_FORGOTTEN, "last-good-forgotten", 12,                                              \
       "a new leader withdraws the last good value")                                                \
     X(RESTORE_LETS_GO, "restore-lets-go", 12, "what a Pending restore created expires")            \
-    X(RESTORE_AGAIN, "restore-again", 12, "what has expired is created again for its request")     \
     X(RESTORE_TTL_AT_ONCE, "restore-ttl-at-once", 3, "a ttl is counted from the creation")         \
     X(RESTORE_IN_REGULAR, "restore-in-regular", 3, "restored replicas are placed as regular ones") \
     X(FAILED_TOO_SOON, "failed-too-soon", 3, "a lost node is called failed at once")               \
