@@ -41,6 +41,9 @@ struct LhFleetService {
     GPtrArray *snapshots;     /* LhFleetSnapshot, in no order */
     LhSortedSet by_time;      /* LhFleetSnapshot: those that are not live; see lh_fleet_between */
     GHashTable *orphans;      /* set of LhFleetReplica that name it and whose snapshot is gone */
+    guint replicas, live;     /* of all that stand for its data, and of them those that are live */
+    const LhObject *counted;  /* cluster-monitor's Status of it, with these counts; NULL: none */
+    gboolean count_todo;      /* in LhFleet.count_todo */
 };
 
 /* There may be a million that nothing is to be done about: 48 bytes. */
@@ -87,7 +90,9 @@ struct LhFleetReplica {
     LhFate fate;
     guint8 in;          /* LH_IN_… bits: the sets that it is in */
     guint8 is_restored; /* its name says so, whether or not the object parses */
-    gint64 sort_time;   /* of waiting: the snapshot's endTime */
+    gboolean counted_live;
+    LhFleetService *counted_in; /* whose counts it is in; NULL: none */
+    gint64 sort_time;           /* of waiting: the snapshot's endTime */
 };
 
 /* What only a restored replica has. */
@@ -117,6 +122,15 @@ enum {
     LH_IN_TODO = 1 << 3,
 };
 
+/* What it should not be for long, for cluster-monitor. */
+typedef enum {
+    LH_WATCH_NONE,
+    LH_WATCH_ASSIGNED, /* no answer to its load */
+    LH_WATCH_LOADING,
+    LH_WATCH_EVICTING, /* no end of its eviction */
+    LH_WATCH_ZOMBIE,   /* an item without an assignment */
+} LhFleetWatch;
+
 struct LhFleetAssignment {
     const LhObject *object; /* Assignment, unknown or NULL (an item alone) */
     const LhObject *item;   /* Item, unknown or NULL */
@@ -128,6 +142,8 @@ struct LhFleetAssignment {
     gint64 items;
     gboolean restored, loading, evicting;
     gboolean unsized; /* neither it nor its snapshot says how many bytes: bytes is 0 */
+    LhFleetWatch watch;
+    gint64 watch_ms; /* since when: its order, or of a zombie what its node says */
 };
 
 struct LhFleetNode {
@@ -195,6 +211,9 @@ typedef struct {
     GTree *restore_todo; /* LhFleetRestore by name: to plan, or its progress is to be written */
     GTree *live_todo;    /* LhFleetRestored by replica: live, and its expiry is not set */
     GTree *not_live;     /* LhFleetRestored by creation: not live yet, and its expiry is not set */
+    GTree *unsettled;    /* LhFleetAssignment with a watch, the longest first */
+    GTree *count_todo;   /* LhFleetService by name: its Status says other counts */
+    GTree *stuck_said;   /* "<plural>/<name>" of an item -> cluster-monitor's Status (reference) */
 
     LhPlaces *places; /* the hosts that take work */
 

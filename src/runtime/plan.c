@@ -169,14 +169,6 @@ void lh_plan_rely_none(LhPlan *plan, LhKind kind, const char *name_prefix)
                  (LhReliance){.key = keep_key(plan, kind, name_prefix, NULL), .none_below = TRUE});
 }
 
-void lh_plan_throttle(LhPlan *plan)
-{
-    LhGroup *group = open_group(plan);
-
-    g_assert(group->n_ops > 0);
-    group->throttle = g_array_index(plan->ops, LhOp, plan->ops->len - 1).key;
-}
-
 void lh_plan_event(LhPlan *plan, LhEventType type, const char *reason, LhKind kind,
                    const char *name, const char *message_format, ...)
 {
@@ -190,6 +182,14 @@ void lh_plan_event(LhPlan *plan, LhEventType type, const char *reason, LhKind ki
     g_assert(plan->groups->len > 0);
     g_array_index(plan->groups, LhGroup, plan->groups->len - 1).n_events++;
     g_array_append_val(plan->events, event);
+}
+
+void lh_plan_throttle(LhPlan *plan)
+{
+    LhGroup *group = open_group(plan);
+
+    g_assert(group->n_ops > 0);
+    group->throttle = g_array_index(plan->ops, LhOp, plan->ops->len - 1).key;
 }
 
 void lh_plan_end(LhPlan *plan)

@@ -92,11 +92,11 @@ void lh_plan_delete(LhPlan *plan, LhKind kind, const char *name, gint64 expect_r
 void lh_plan_rely(LhPlan *plan, LhKind kind, const char *name, gint64 mod_rev);
 /* No key of @kind whose name begins with @name_prefix (ends with '.' or '/') exists. */
 void lh_plan_rely_none(LhPlan *plan, LhKind kind, const char *name_prefix);
-/* The open group is committed at most once a second for the key of its last op; for what people read. */
-void lh_plan_throttle(LhPlan *plan);
 /* For the open group, or, after lh_plan_end, for the one that was ended last. */
 void lh_plan_event(LhPlan *plan, LhEventType type, const char *reason, LhKind kind,
                    const char *name, const char *message_format, ...) G_GNUC_PRINTF(6, 7);
+/* The open group is committed at most once a second for the key of its last op. */
+void lh_plan_throttle(LhPlan *plan);
 /* Ends the group; a group without ops is dropped. */
 void lh_plan_end(LhPlan *plan);
 

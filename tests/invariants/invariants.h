@@ -30,7 +30,8 @@
     X(PROTOCOL, protocol, "protocol")    \
     X(ADMISSION, admission, "admission") \
     X(HEALTH, health, "health")          \
-    X(RESTORE, restores, "restore")
+    X(RESTORE, restores, "restore")      \
+    X(MONITOR, monitor, "monitor")
 
 typedef enum {
 #define X(id, variable, name) INV_##id,
@@ -102,6 +103,7 @@ typedef struct {
     X(moved_back, "items back on a returned node")       \
     X(evictions, "evictions ordered")                    \
     X(evicted, "assignments ended by an answer")         \
+    X(taken_back, "loads taken back")                    \
     X(lost, "assignments ended by a lost node")          \
     X(restored, "restored replicas created")             \
     X(restore_expiries, "expiries of restored ones set") \
