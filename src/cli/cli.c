@@ -30,6 +30,11 @@ static const LhCliCommand commands[] = {
      lh_cmd_describe},
     {"delete", "KIND NAME… | -f FILE", "delete objects", "filename,dry-run", 0, G_MAXUINT, NULL,
      lh_cmd_delete},
+    {"edit", "KIND NAME", "change an object in your editor", NULL, 2, 2,
+     "The editor is $VISUAL, $EDITOR or vi. What is not accepted, or was changed meanwhile by\n"
+     "somebody else, is kept in a file.", lh_cmd_edit},
+    {"diff", "-f FILE", "what apply would change", "filename", 0, 0,
+     "Exits 0 when nothing differs and 1 when something does.", lh_cmd_diff},
     {"plan", "[CONTROLLER]", "what each controller would write now, and why", "from,record", 0, 1,
      "Writes nothing. Exits 0 whether or not there is something to do.\n"
      "--from FILE plans from recorded inputs, offline.", lh_cmd_plan},
@@ -61,6 +66,9 @@ static const LhCliCommand commands[] = {
      "plan", 1, 1, NULL, lh_cmd_confirm},
     {"cordon", "POOL/NODE-NAME", "place nothing more on a node", NULL, 1, 1, NULL, lh_cmd_cordon},
     {"uncordon", "POOL/NODE-NAME", "place items on a node again", NULL, 1, 1, NULL, lh_cmd_cordon},
+    {"top", "", "pools with capacity and use", NULL, 0, 0, NULL, lh_cmd_top},
+    {"completion", "bash|zsh|fish", "a script that completes this program's words", NULL, 1, 1,
+     "leasehold completion bash > /etc/bash_completion.d/leasehold", lh_cmd_completion},
     {"version", "", "version of this program and of the server", NULL, 0, 0, NULL, lh_cmd_version},
     {"help", "[COMMAND]", "this text, or a command's", NULL, 0, 1, NULL, NULL},
     {NULL, NULL, NULL, NULL, 0, 0, NULL, NULL},

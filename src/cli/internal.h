@@ -89,10 +89,13 @@ void lh_options_clear(LhCliOptions *options);
 
 /* The commands: cmd_<name>.c */
 int lh_cmd_apply(LhCli *cli, char **args, GError **error);
+int lh_cmd_completion(LhCli *cli, char **args, GError **error);
 int lh_cmd_confirm(LhCli *cli, char **args, GError **error);
 int lh_cmd_cordon(LhCli *cli, char **args, GError **error);
 int lh_cmd_delete(LhCli *cli, char **args, GError **error);
 int lh_cmd_describe(LhCli *cli, char **args, GError **error);
+int lh_cmd_diff(LhCli *cli, char **args, GError **error);
+int lh_cmd_edit(LhCli *cli, char **args, GError **error);
 int lh_cmd_events(LhCli *cli, char **args, GError **error);
 int lh_cmd_explain(LhCli *cli, char **args, GError **error);
 int lh_cmd_get(LhCli *cli, char **args, GError **error);
@@ -100,5 +103,6 @@ int lh_cmd_leaders(LhCli *cli, char **args, GError **error);
 int lh_cmd_plan(LhCli *cli, char **args, GError **error);
 int lh_cmd_restore(LhCli *cli, char **args, GError **error);
 int lh_cmd_retry(LhCli *cli, char **args, GError **error);
+int lh_cmd_top(LhCli *cli, char **args, GError **error);
 int lh_cmd_version(LhCli *cli, char **args, GError **error);
 int lh_cmd_wait(LhCli *cli, char **args, GError **error);
