@@ -93,7 +93,9 @@ typedef struct {
     gint64 grace_ms;    /* cache-assigner's failureGrace; -1: the least that was accepted */
     gint64 reserve;     /* … and its restoreReservePercent; -1: the least that was accepted */
     void (*fail)(InvGroupId group, const char *text, gpointer data);
-    gpointer data; /* fail's */
+    /* What lh_object_parse() makes, perhaps shared with others; NULL: that. */
+    LhObject *(*parse)(LhKind kind, const char *name, const LhKv *kv, gpointer data);
+    gpointer data; /* of both */
 } InvOptions;
 
 #define INV_COUNTERS(X)                                  \
@@ -142,18 +144,18 @@ typedef struct {
     GHashTable *pairs;   /* "<node name>/<snapshot>" → how many assignments */
     guint verify_in;     /* so many changes of assignments */
     GHashTable *bytes;   /* assignment → gint64, of its last known value */
+    GHashTable *uris;    /* snapshot that parses → text */
     GHashTable *sizes;   /* node name → LhNode: its last registration, also one that is gone */
     GHashTable *gone_ms; /* node → gint64, since when its registration may have been gone */
     GHashTable *cordoned_ms; /* node name → gint64, by when it was */
     GHashTable *ids;         /* every node that was ever registered */
     GHashTable *epochs;      /* "controller/epoch" that wrote */
-    GHashTable
-        *first_live; /* restored replica → gint64, epoch ms: since when a node first said so */
-    GHashTable *created; /* "snapshot.set restore revision": what was created for it */
-    GHashTable *left;    /* snapshot → gint64, revision at which a replica of it went last */
-    GArray *ordered_ms;  /* gint64: evictions outside a confirmed Brake */
-    GArray *assigned;    /* InvCount of assignments, lately */
-    gint64 least_grace_ms, least_reserve, most_reserve;
+    GHashTable *first_live;  /* restored replica → gint64, epoch ms: when a node first said so */
+    GHashTable *created;     /* "snapshot.set restore revision": what was created for it */
+    GHashTable *left;        /* snapshot → gint64, revision at which a replica of it went last */
+    GArray *ordered_ms;      /* gint64: evictions outside a confirmed Brake */
+    GArray *assigned;        /* InvCount of assignments, lately */
+    gint64 least_grace_ms, least_reserve, most_reserve, least_stuck_ms;
     InvCounters counters;
     guint64 did[INV_N_GROUPS];     /* judged */
     guint64 skipped[INV_N_GROUPS]; /* not judged: a fact is missing */
