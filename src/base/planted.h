@@ -42,7 +42,10 @@
     X(FAILED_TOO_SOON, "failed-too-soon", 3, "a lost node is called failed at once")               \
     X(LIVE_WHILE_LOADING, "live-while-loading", 3, "a node says live while it loads")              \
     X(EVICTED_TOO_SOON, "evicted-too-soon", 3, "a node says evicted while it holds the data")      \
-    X(WARM_UNCOMPARED, "warm-uncompared", 3, "a registration is written over without comparing")
+    X(WARM_UNCOMPARED, "warm-uncompared", 3, "a registration is written over without comparing")   \
+    X(DELETED_UNDECIDED, "deleted-undecided", 12, "data is deleted before that is decided")        \
+    X(LISTING_ERROR_EMPTY, "listing-error-empty", 12,                                              \
+      "a bucket's listing that failed is taken for an empty one")
 
 typedef enum {
 #define X(name, text, seeds, what) LH_BUG_##name,

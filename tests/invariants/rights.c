@@ -18,6 +18,8 @@ static const struct {
     {"cache-evictor", BIT(ASSIGNMENT) | BIT(BRAKE) | BIT(STATUS), BIT(BRAKE) | BIT(STATUS)},
     {"restore-manager", BIT(REPLICA) | BIT(RESTOREPROGRESS) | BIT(STATUS),
      BIT(RESTOREPROGRESS) | BIT(STATUS)},
+    {"snapshot-cleaner", BIT(DELETION) | BIT(ORPHAN) | BIT(BRAKE) | BIT(STATUS),
+     BIT(SNAPSHOT) | BIT(ORPHAN) | BIT(BRAKE) | BIT(STATUS)},
     {"cluster-monitor", BIT(ASSIGNMENT) | BIT(STATUS), BIT(STATUS)},
     {"failure-detector", BIT(HEALTH), BIT(HEALTH)},
 };
