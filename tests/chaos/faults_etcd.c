@@ -1,0 +1,363 @@
+/*
+ * Faults of etcd itself: members that die, hang, are cut off or replaced; no space left; compaction and
+ * defragmentation; another leader. What may take etcd long is asked on a thread, and looked at from the loop.
+ * History is only compacted as far as it is recorded.
+ */
+#include "chaos.h"
+
+#include "base/errors.h"
+
+#include <string.h>
+
+#define JUNK       "/chaos-junk/"
+#define JUNK_BYTES 1000000
+#define MARKER     PREFIX "desired/services/marker"
+
+static EtcdProcess *member(Chaos *chaos, guint i)
+{
+    return etcd_cluster_member(chaos->world->cluster, i % CHAOS_MEMBERS);
+}
+
+static gboolean say_error(Chaos *chaos, const Occurrence *o, GError *error)
+{
+    chaos_say(chaos, "%s, again: %.200s", o->fault->name, error->message);
+    g_error_free(error);
+    return FALSE;
+}
+
+/* ---- members ---- */
+
+static gboolean kill_member(Chaos *chaos, Occurrence *o)
+{
+    o->member = o->choice % CHAOS_MEMBERS;
+    etcd_process_kill(member(chaos, o->member));
+    o->touched = 1;
+    return TRUE;
+}
+
+static gboolean kill_quorum(Chaos *chaos, Occurrence *o)
+{
+    kill_member(chaos, o);
+    etcd_process_kill(member(chaos, o->member + 1));
+    return TRUE;
+}
+
+/* All that are not there; and whether all answer. */
+static gboolean revive(Chaos *chaos, Occurrence *o)
+{
+    for (guint i = 0; i < CHAOS_MEMBERS; i++) {
+        GError *error = NULL;
+        if (etcd_process_pid(member(chaos, i)) == 0 &&
+            !etcd_process_spawn(member(chaos, i), &error)) {
+            return say_error(chaos, o, error);
+        }
+    }
+    for (guint i = 0; i < CHAOS_MEMBERS; i++) {
+        if (!etcd_process_answers(member(chaos, i))) {
+            return FALSE;
+        }
+    }
+    return TRUE;
+}
+
+static gboolean freeze_member(Chaos *chaos, Occurrence *o)
+{
+    o->member = o->choice % CHAOS_MEMBERS;
+    etcd_process_freeze(member(chaos, o->member));
+    chaos->frozen_member = (gint)o->member;
+    o->touched = 1;
+    return TRUE;
+}
+
+static gboolean thaw_member(Chaos *chaos, Occurrence *o)
+{
+    etcd_process_thaw(member(chaos, o->member));
+    chaos->frozen_member = -1;
+    return revive(chaos, o);
+}
+
+static gboolean isolate_member(Chaos *chaos, Occurrence *o)
+{
+    o->member = o->choice % CHAOS_MEMBERS;
+    etcd_cluster_isolate(chaos->world->cluster, o->member);
+    o->touched = 1;
+    return TRUE;
+}
+
+static gboolean join_member(Chaos *chaos, Occurrence *o)
+{
+    etcd_cluster_join(chaos->world->cluster);
+    return revive(chaos, o);
+}
+
+static gboolean replace_member(Chaos *chaos, Occurrence *o)
+{
+    GError *error = NULL;
+    o->member = o->choice % CHAOS_MEMBERS;
+    o->step = etcd_cluster_remove(chaos->world->cluster, o->member, &error);
+    if (error != NULL) {
+        say_error(chaos, o, error);
+    }
+    return TRUE;
+}
+
+static gboolean add_member(Chaos *chaos, Occurrence *o)
+{
+    GError *error = NULL;
+    if (o->step == 0 && !etcd_cluster_remove(chaos->world->cluster, o->member, &error)) {
+        return say_error(chaos, o, error);
+    }
+    o->step = MAX(o->step, 1);
+    if (o->step == 1 && !etcd_cluster_add(chaos->world->cluster, o->member, &error)) {
+        return say_error(chaos, o, error);
+    }
+    o->step = 2;
+    o->touched = 1;
+    return revive(chaos, o);
+}
+
+/* ---- requests that may take long ---- */
+
+typedef struct {
+    GThread *thread;
+    gint over; /* atomic */
+    EtcdProcess *etcd;
+    EtcdCluster *cluster;
+    guint to;
+    const char *path;
+    char *body;
+    gboolean done;
+} Job;
+
+static gpointer run_job(gpointer data)
+{
+    Job *job = data;
+    if (job->cluster != NULL) {
+        job->done = etcd_cluster_move_leader(job->cluster, job->to, NULL);
+    } else {
+        g_autofree char *reply = etcd_process_post(job->etcd, job->path, job->body, NULL);
+        job->done = reply != NULL;
+    }
+    g_atomic_int_set(&job->over, 1);
+    return NULL;
+}
+
+static void start_job(Occurrence *o, Job *job)
+{
+    job->thread = g_thread_new("etcd request", run_job, job);
+    o->job = job;
+}
+
+/* An answer that failed is as good as one that came late: it counts only if it came. */
+static gboolean end_job(Chaos *chaos, Occurrence *o)
+{
+    Job *job = o->job;
+    if (g_atomic_int_get(&job->over) == 0) {
+        return FALSE;
+    }
+    g_thread_join(job->thread);
+    o->touched = job->done;
+    g_free(job->body);
+    g_free(job);
+    o->job = NULL;
+    return TRUE;
+}
+
+/* One that is there. */
+static EtcdProcess *any_member(Chaos *chaos, Occurrence *o)
+{
+    for (guint i = 0; i < CHAOS_MEMBERS; i++) {
+        guint at = (o->choice + i) % CHAOS_MEMBERS;
+        if ((gint)at != chaos->frozen_member && etcd_process_pid(member(chaos, at)) != 0) {
+            return member(chaos, at);
+        }
+    }
+    return NULL;
+}
+
+static gboolean post_job(Chaos *chaos, Occurrence *o, const char *path, char *body)
+{
+    Job *job = g_new0(Job, 1);
+    job->etcd = any_member(chaos, o);
+    job->path = path;
+    job->body = body;
+    if (job->etcd == NULL) {
+        g_free(job->body);
+        g_free(job);
+        return FALSE;
+    }
+    start_job(o, job);
+    return TRUE;
+}
+
+static gboolean compact(Chaos *chaos, Occurrence *o)
+{
+    gint64 revision = recorder_revision(chaos->recorder);
+    if (revision <= chaos->compacted) {
+        return FALSE;
+    }
+    chaos->compacted = revision;
+    return post_job(chaos, o, "/v3/kv/compaction",
+                    g_strdup_printf("{\"revision\":\"%" G_GINT64_FORMAT "\"}", revision));
+}
+
+static gboolean defragment(Chaos *chaos, Occurrence *o)
+{
+    return post_job(chaos, o, "/v3/maintenance/defragment", g_strdup("{}"));
+}
+
+static gboolean move_leader(Chaos *chaos, Occurrence *o)
+{
+    Job *job = g_new0(Job, 1);
+    job->cluster = chaos->world->cluster;
+    job->to = (etcd_cluster_leader(job->cluster, -1) + 1 + o->choice % 2) % CHAOS_MEMBERS;
+    start_job(o, job);
+    return TRUE;
+}
+
+/* ---- no space ---- */
+
+typedef enum { FILLING, FULL, CLEARED, COMPACTED, DONE } NoSpace;
+
+static gint64 number_in(const char *json, const char *name)
+{
+    g_autofree char *start = g_strdup_printf("\"%s\":\"", name);
+    const char *at = json != NULL ? strstr(json, start) : NULL;
+    return at != NULL ? g_ascii_strtoll(at + strlen(start), NULL, 10) : 0;
+}
+
+/* The reply's revision; 0: none came. */
+static gint64 post_key(Chaos *chaos, const char *path, const char *key, gboolean prefix)
+{
+    g_autofree char *encoded = g_base64_encode((const guchar *)key, strlen(key));
+    g_autofree char *end = lh_etcd_prefix_end(key);
+    g_autofree char *encoded_end = g_base64_encode((const guchar *)end, strlen(end));
+    static const char value[] = "{\"spec\":{\"owner\":\"marker\"}}";
+    g_autofree char *encoded_value = g_base64_encode((const guchar *)value, strlen(value));
+    gboolean put = strcmp(path, "/v3/kv/put") == 0;
+    g_autofree char *body = g_strdup_printf(
+        "{\"key\":\"%s\"%s%s%s}", encoded, put ? ",\"value\":\"" : prefix ? ",\"range_end\":\"" : "",
+        put      ? encoded_value
+        : prefix ? encoded_end
+                 : "",
+        put || prefix ? "\"" : "");
+    g_autofree char *reply = etcd_process_post(member(chaos, 0), path, body, NULL);
+    return number_in(reply, "revision");
+}
+
+static void fill(Chaos *chaos);
+
+static void on_filled(const LhTxnReply *reply, const GError *error, gpointer data)
+{
+    Chaos *chaos = data;
+    (void)reply;
+    if (error != NULL && g_error_matches(error, LH_ERROR, LH_ERR_NO_SPACE)) {
+        chaos->full = TRUE;
+        return;
+    }
+    fill(chaos);
+}
+
+static void fill(Chaos *chaos)
+{
+    g_autofree char *key = g_strdup_printf(JUNK "%u", chaos->junk++);
+    g_autofree char *value = g_malloc(JUNK_BYTES);
+    memset(value, 'x', JUNK_BYTES);
+    const LhTxnOp put = {
+        .type = LH_TXN_PUT, .key = key, .value = value, .value_len = JUNK_BYTES};
+    lh_etcd_txn(chaos->world->client, &(LhTxnRequest){.success = &put, .n_success = 1}, on_filled,
+                chaos);
+}
+
+static gboolean begin_nospace(Chaos *chaos, Occurrence *o)
+{
+    if (post_key(chaos, "/v3/kv/put", MARKER, FALSE) == 0) {
+        return FALSE;
+    }
+    o->step = FILLING;
+    chaos->full = FALSE;
+    fill(chaos);
+    return TRUE;
+}
+
+static gboolean disarm(Chaos *chaos)
+{
+    g_autofree char *alarms = etcd_process_post(member(chaos, 0), "/v3/maintenance/alarm",
+                                                "{\"action\":\"GET\"}", NULL);
+    const char *at = alarms;
+    while (at != NULL && (at = strstr(at, "\"memberID\":\"")) != NULL) {
+        at += strlen("\"memberID\":\"");
+        g_autofree char *body = g_strdup_printf("{\"action\":\"DEACTIVATE\",\"memberID\":\"%.*s\","
+                                                "\"alarm\":\"NOSPACE\"}",
+                                                (int)strcspn(at, "\""), at);
+        g_autofree char *reply = etcd_process_post(member(chaos, 0), "/v3/maintenance/alarm", body,
+                                                   NULL);
+    }
+    g_autofree char *left = etcd_process_post(member(chaos, 0), "/v3/maintenance/alarm",
+                                              "{\"action\":\"GET\"}", NULL);
+    return left != NULL && strstr(left, "NOSPACE") == NULL;
+}
+
+/* What an operator does: make room, compact, defragment each member, lower the alarm. */
+static gboolean end_nospace(Chaos *chaos, Occurrence *o)
+{
+    switch ((NoSpace)o->step) {
+    case FILLING:
+        if (chaos->full) {
+            chaos_say(chaos, "nospace: the alarm is raised");
+            o->touched = 1;
+            o->step = FULL;
+            o->until_ms = chaos_ms(chaos) + (chaos->calm ? 0 : 2000 + o->choice % 4000);
+        }
+        return FALSE;
+    case FULL:
+        if (post_key(chaos, "/v3/kv/deleterange", JUNK, TRUE) > 0) {
+            o->number = post_key(chaos, "/v3/kv/deleterange", MARKER, FALSE);
+            o->step = o->number > 0 ? CLEARED : FULL;
+        }
+        return FALSE;
+    case CLEARED:
+        if (recorder_revision(chaos->recorder) >= o->number) {
+            GError *error = NULL;
+            if (!etcd_process_compact(member(chaos, 0), o->number, &error)) {
+                return say_error(chaos, o, error);
+            }
+            chaos->compacted = MAX(chaos->compacted, o->number);
+            o->step = COMPACTED;
+        }
+        return FALSE;
+    case COMPACTED:
+        for (guint i = 0; i < CHAOS_MEMBERS; i++) {
+            GError *error = NULL;
+            g_autofree char *reply = etcd_process_post(member(chaos, i),
+                                                       "/v3/maintenance/defragment", "{}", &error);
+            if (reply == NULL) {
+                return say_error(chaos, o, error);
+            }
+        }
+        o->step = DONE;
+        return FALSE;
+    case DONE:
+        return disarm(chaos);
+    }
+    g_assert_not_reached();
+}
+
+/* ---- the table ---- */
+
+const Fault faults_of_etcd[] = {
+    {"kill-member", "an etcd member: kill -9", FAULT_ETCD, 500, 4000, 1, kill_member, revive},
+    {"kill-quorum", "two etcd members: kill -9", FAULT_ETCD, 500, 4000, 1, kill_quorum, revive},
+    {"stop-member", "an etcd member stands still", FAULT_ETCD, 1000, 5000, 1, freeze_member,
+     thaw_member},
+    {"isolate-member", "an etcd member is cut off from the others", FAULT_ETCD, 1500, 6000, 1,
+     isolate_member, join_member},
+    {"replace-member", "an etcd member: kill -9, removed, a new one without data", FAULT_ETCD, 300,
+     2500, 1, replace_member, add_member},
+    {"nospace", "etcd has no space left; operators make some", FAULT_ETCD, 0, 0, 1, begin_nospace,
+     end_nospace},
+    {"compact", "history is compacted", FAULT_ANY, 0, 0, 1, compact, end_job},
+    {"defragment", "an etcd member is defragmented", FAULT_ANY, 0, 0, 1, defragment, end_job},
+    {"move-leader", "etcd's leader moves", FAULT_ETCD, 0, 0, 1, move_leader, end_job},
+    {NULL, NULL, FAULT_ANY, 0, 0, 0, NULL, NULL},
+};
