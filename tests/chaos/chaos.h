@@ -38,22 +38,22 @@ typedef struct Reader Reader;
 typedef struct Schedule Schedule;
 
 /* X(field, text, at least so many in a run of CI's size) */
-#define CHAOS_COUNTERS(X)                                     \
-    X(published, "snapshots published", 50)                   \
-    X(retired, "snapshots retired", 5)                        \
-    X(edits, "edits of services", 12)                         \
-    X(invalid_edits, "invalid edits", 2)                      \
-    X(settings_edits, "edits of settings", 2)                 \
-    X(confirmations, "brakes confirmed", 0)                   \
-    X(reads, "snapshots read from agents under faults", 40)   \
-    X(restarts, "processes started again", 4)                 \
-    X(loads, "loads", 80)                                     \
-    X(loaded_bytes, "bytes loaded", 4000000)                  \
-    X(evictions, "evictions", 5)                              \
-    X(registrations, "registrations of agents", 8)            \
-    X(failovers, "changes of a controller's leader", 5)       \
-    X(revisions, "revisions", 600)                            \
-    X(checks, "checks of history", 1)
+#define CHAOS_COUNTERS(X)                               \
+    X(published, "snapshots published", 50)             \
+    X(retired, "snapshots retired", 5)                  \
+    X(edits, "edits of services", 12)                   \
+    X(invalid_edits, "invalid edits", 2)                \
+    X(settings_edits, "edits of settings", 2)           \
+    X(confirmations, "brakes confirmed", 0)             \
+    X(reads, "files read from agents under faults", 40) \
+    X(restarts, "processes started again", 4)           \
+    X(loads, "loads", 80)                               \
+    X(loaded_bytes, "bytes loaded", 4000000)            \
+    X(evictions, "evictions", 5)                        \
+    X(registrations, "registrations of agents", 8)      \
+    X(failovers, "changes of a controller's leader", 5) \
+    X(revisions, "revisions", 600)                      \
+    X(checks, "checks of history", 1500)
 
 typedef struct {
 #define X(field, text, least) guint64 field;
@@ -81,7 +81,7 @@ typedef struct Island Island;
  * was refused (g_free). */
 gboolean islands_begin(guint n, char **why);
 void islands_end(void);
-Island *island_nth(guint i); /* NULL: there are none */
+Island *island_nth(guint i);                      /* NULL: there are none */
 const char *island_outside(const Island *island); /* address by which those on it reach us */
 const char *island_inside(const Island *island);  /* its own */
 /* "nsenter" and so on: what comes before the words of a program that runs on it; NULL-ended. */
@@ -103,9 +103,9 @@ typedef struct {
     Link *etcd[CHAOS_MEMBERS], *s3;
     Proc *proc; /* the present one, or the last */
     gboolean frozen;
-    gboolean taken;      /* by a fault; nobody else touches it */
-    gboolean down;       /* on purpose: not to be started yet */
-    gboolean judged;     /* that it ended has been looked at */
+    gboolean taken;  /* by a fault; nobody else touches it */
+    gboolean down;   /* on purpose: not to be started yet */
+    gboolean judged; /* that it ended has been looked at */
     gint64 ended_us;
 } Machine;
 
@@ -166,6 +166,7 @@ void schedule_start(Schedule *schedule);
 /* No new faults; those that last end at once. */
 void schedule_stop(Schedule *schedule);
 gboolean schedule_is_calm(World *world, gpointer schedule);
+const char *schedule_going(const Schedule *schedule); /* one that still lasts, or "none" */
 /* Each fault with its count, as comments; what was too seldom is added to @lack. */
 void schedule_print(Schedule *schedule, GString *lack);
 void schedule_list(void);
@@ -176,7 +177,7 @@ Load *load_new(Chaos *chaos);
 void load_free(Load *load);
 void load_begin(Load *load); /* settings and services, once; returns when they are written */
 void load_start(Load *load);
-void load_stop(Load *load); /* returns when all that was begun has been answered */
+void load_stop(Load *load);    /* returns when all that was begun has been answered */
 void load_confirm(Load *load); /* releases every brake */
 const S3File *load_files(const char *name, guint *n); /* of the snapshot */
 
@@ -214,10 +215,10 @@ struct Chaos {
     GString *log;           /* what was done when */
     GString *wrong;         /* what must not have happened */
     gint64 began_us;
-    gboolean calm;        /* no more faults */
-    gint frozen_member;   /* of etcd; -1: none */
-    gint64 compacted;     /* up to this revision, or tried */
-    gboolean full;        /* etcd has refused what it has no space for */
+    gboolean calm;      /* no more faults */
+    gint frozen_member; /* of etcd; -1: none */
+    gint64 compacted;   /* up to this revision, or tried */
+    gboolean full;      /* etcd has refused what it has no space for */
     guint junk;
     gint64 last_revision; /* of the history */
     ChaosCounters counters;

@@ -3,9 +3,8 @@
  * defragmentation; another leader. What may take etcd long is asked on a thread, and looked at from the loop.
  * History is only compacted as far as it is recorded.
  */
-#include "chaos.h"
-
 #include "base/errors.h"
+#include "chaos.h"
 
 #include <string.h>
 
@@ -23,6 +22,82 @@ static gboolean say_error(Chaos *chaos, const Occurrence *o, GError *error)
     chaos_say(chaos, "%s, again: %.200s", o->fault->name, error->message);
     g_error_free(error);
     return FALSE;
+}
+
+/* Lowers all alarms. FALSE: one is still up. */
+static gboolean disarm(Chaos *chaos)
+{
+    g_autofree char *alarms = etcd_process_post(member(chaos, 0), "/v3/maintenance/alarm",
+                                                "{\"action\":\"GET\"}", NULL);
+    const char *at = alarms;
+    while (at != NULL && (at = strstr(at, "\"memberID\":\"")) != NULL) {
+        at += strlen("\"memberID\":\"");
+        g_autofree char *body = g_strdup_printf("{\"action\":\"DEACTIVATE\",\"memberID\":\"%.*s\","
+                                                "\"alarm\":\"NOSPACE\"}",
+                                                (int)strcspn(at, "\""), at);
+        g_autofree char *reply = etcd_process_post(member(chaos, 0), "/v3/maintenance/alarm", body,
+                                                   NULL);
+    }
+    g_autofree char *left = etcd_process_post(member(chaos, 0), "/v3/maintenance/alarm",
+                                              "{\"action\":\"GET\"}", NULL);
+    return left != NULL && strstr(left, "NOSPACE") == NULL;
+}
+
+static gboolean defragment_member(Chaos *chaos, guint i, GError **error)
+{
+    g_autofree char *reply = etcd_process_post(member(chaos, i), "/v3/maintenance/defragment", "{}",
+                                               error);
+    return reply != NULL;
+}
+
+/* ---- requests that may take long ---- */
+
+typedef struct Job Job;
+struct Job {
+    GThread *thread;
+    gint over; /* atomic */
+    gboolean (*func)(Job *job, GError **error);
+    EtcdProcess *etcd;
+    EtcdCluster *cluster;
+    guint member;
+    const char *path;
+    char *body;
+    gboolean done;
+    GError *error;
+};
+
+static gpointer run_job(gpointer data)
+{
+    Job *job = data;
+    job->done = job->func(job, &job->error);
+    g_atomic_int_set(&job->over, 1);
+    return NULL;
+}
+
+static void start_job(Occurrence *o, const Job *job)
+{
+    Job *copy = g_new(Job, 1);
+    *copy = *job;
+    copy->thread = g_thread_new("etcd request", run_job, copy);
+    o->job = copy;
+}
+
+/* FALSE: it goes on. Says why it failed. */
+static gboolean job_is_over(Chaos *chaos, Occurrence *o, gboolean *done)
+{
+    Job *job = o->job;
+    if (g_atomic_int_get(&job->over) == 0) {
+        return FALSE;
+    }
+    g_thread_join(job->thread);
+    *done = job->done;
+    if (job->error != NULL) {
+        say_error(chaos, o, job->error);
+    }
+    g_free(job->body);
+    g_free(job);
+    o->job = NULL;
+    return TRUE;
 }
 
 /* ---- members ---- */
@@ -90,76 +165,90 @@ static gboolean join_member(Chaos *chaos, Occurrence *o)
     return revive(chaos, o);
 }
 
+typedef enum { REMOVING, ADDING, JOINING } Replacing;
+
+static gboolean job_remove(Job *job, GError **error)
+{
+    return etcd_cluster_remove(job->cluster, job->member, error);
+}
+
+static gboolean job_add(Job *job, GError **error)
+{
+    return etcd_cluster_add(job->cluster, job->member, error);
+}
+
+static void start_replacing(Chaos *chaos, Occurrence *o)
+{
+    start_job(o, &(Job){.func = o->step == REMOVING ? job_remove : job_add,
+                        .cluster = chaos->world->cluster,
+                        .member = o->member});
+}
+
 static gboolean replace_member(Chaos *chaos, Occurrence *o)
 {
-    GError *error = NULL;
     o->member = o->choice % CHAOS_MEMBERS;
-    o->step = etcd_cluster_remove(chaos->world->cluster, o->member, &error);
-    if (error != NULL) {
-        say_error(chaos, o, error);
-    }
+    o->step = REMOVING;
+    start_replacing(chaos, o);
     return TRUE;
 }
 
-static gboolean add_member(Chaos *chaos, Occurrence *o)
+/* The new one has written all of the log, so what was compacted long ago takes space in it. */
+static gboolean tidy_member(Chaos *chaos, Occurrence *o)
 {
     GError *error = NULL;
-    if (o->step == 0 && !etcd_cluster_remove(chaos->world->cluster, o->member, &error)) {
-        return say_error(chaos, o, error);
-    }
-    o->step = MAX(o->step, 1);
-    if (o->step == 1 && !etcd_cluster_add(chaos->world->cluster, o->member, &error)) {
-        return say_error(chaos, o, error);
-    }
-    o->step = 2;
-    o->touched = 1;
-    return revive(chaos, o);
-}
-
-/* ---- requests that may take long ---- */
-
-typedef struct {
-    GThread *thread;
-    gint over; /* atomic */
-    EtcdProcess *etcd;
-    EtcdCluster *cluster;
-    guint to;
-    const char *path;
-    char *body;
-    gboolean done;
-} Job;
-
-static gpointer run_job(gpointer data)
-{
-    Job *job = data;
-    if (job->cluster != NULL) {
-        job->done = etcd_cluster_move_leader(job->cluster, job->to, NULL);
-    } else {
-        g_autofree char *reply = etcd_process_post(job->etcd, job->path, job->body, NULL);
-        job->done = reply != NULL;
-    }
-    g_atomic_int_set(&job->over, 1);
-    return NULL;
-}
-
-static void start_job(Occurrence *o, Job *job)
-{
-    job->thread = g_thread_new("etcd request", run_job, job);
-    o->job = job;
-}
-
-/* An answer that failed is as good as one that came late: it counts only if it came. */
-static gboolean end_job(Chaos *chaos, Occurrence *o)
-{
-    Job *job = o->job;
-    if (g_atomic_int_get(&job->over) == 0) {
+    if (!revive(chaos, o)) {
         return FALSE;
     }
-    g_thread_join(job->thread);
-    o->touched = job->done;
-    g_free(job->body);
-    g_free(job);
-    o->job = NULL;
+    if (!defragment_member(chaos, o->member, &error)) {
+        return say_error(chaos, o, error);
+    }
+    return disarm(chaos);
+}
+
+static gboolean finish_replacing(Chaos *chaos, Occurrence *o)
+{
+    GError *error = NULL;
+    gboolean done = FALSE;
+    if (o->step == JOINING) {
+        return tidy_member(chaos, o);
+    }
+    if (!job_is_over(chaos, o, &done)) {
+        return FALSE;
+    }
+    if (o->step == ADDING && done) {
+        if (!etcd_process_rejoin(member(chaos, o->member), &error)) {
+            return say_error(chaos, o, error);
+        }
+        o->step = JOINING;
+        o->touched = 1;
+        return FALSE;
+    }
+    o->step = done ? ADDING : o->step;
+    start_replacing(chaos, o);
+    return FALSE;
+}
+
+/* ---- what is asked of any member ---- */
+
+static gboolean job_post(Job *job, GError **error)
+{
+    g_autofree char *reply = etcd_process_post(job->etcd, job->path, job->body, error);
+    return reply != NULL;
+}
+
+static gboolean job_move(Job *job, GError **error)
+{
+    return etcd_cluster_move_leader(job->cluster, job->member, error);
+}
+
+/* It counts only if it was answered. */
+static gboolean end_job(Chaos *chaos, Occurrence *o)
+{
+    gboolean done = FALSE;
+    if (!job_is_over(chaos, o, &done)) {
+        return FALSE;
+    }
+    o->touched = done;
     return TRUE;
 }
 
@@ -175,18 +264,15 @@ static EtcdProcess *any_member(Chaos *chaos, Occurrence *o)
     return NULL;
 }
 
+/* Takes @body. */
 static gboolean post_job(Chaos *chaos, Occurrence *o, const char *path, char *body)
 {
-    Job *job = g_new0(Job, 1);
-    job->etcd = any_member(chaos, o);
-    job->path = path;
-    job->body = body;
-    if (job->etcd == NULL) {
-        g_free(job->body);
-        g_free(job);
+    EtcdProcess *etcd = any_member(chaos, o);
+    if (etcd == NULL) {
+        g_free(body);
         return FALSE;
     }
-    start_job(o, job);
+    start_job(o, &(Job){.func = job_post, .etcd = etcd, .path = path, .body = body});
     return TRUE;
 }
 
@@ -208,10 +294,10 @@ static gboolean defragment(Chaos *chaos, Occurrence *o)
 
 static gboolean move_leader(Chaos *chaos, Occurrence *o)
 {
-    Job *job = g_new0(Job, 1);
-    job->cluster = chaos->world->cluster;
-    job->to = (etcd_cluster_leader(job->cluster, -1) + 1 + o->choice % 2) % CHAOS_MEMBERS;
-    start_job(o, job);
+    guint leader = etcd_cluster_leader(chaos->world->cluster, -1);
+    start_job(o, &(Job){.func = job_move,
+                        .cluster = chaos->world->cluster,
+                        .member = (leader + 1 + o->choice % 2) % CHAOS_MEMBERS});
     return TRUE;
 }
 
@@ -227,22 +313,28 @@ static gint64 number_in(const char *json, const char *name)
 }
 
 /* The reply's revision; 0: none came. */
-static gint64 post_key(Chaos *chaos, const char *path, const char *key, gboolean prefix)
+static gint64 post_kv(Chaos *chaos, const char *path, const char *key, const char *more)
 {
     g_autofree char *encoded = g_base64_encode((const guchar *)key, strlen(key));
-    g_autofree char *end = lh_etcd_prefix_end(key);
-    g_autofree char *encoded_end = g_base64_encode((const guchar *)end, strlen(end));
-    static const char value[] = "{\"spec\":{\"owner\":\"marker\"}}";
-    g_autofree char *encoded_value = g_base64_encode((const guchar *)value, strlen(value));
-    gboolean put = strcmp(path, "/v3/kv/put") == 0;
-    g_autofree char *body = g_strdup_printf(
-        "{\"key\":\"%s\"%s%s%s}", encoded, put ? ",\"value\":\"" : prefix ? ",\"range_end\":\"" : "",
-        put      ? encoded_value
-        : prefix ? encoded_end
-                 : "",
-        put || prefix ? "\"" : "");
+    g_autofree char *body = g_strdup_printf("{\"key\":\"%s\"%s}", encoded, more);
     g_autofree char *reply = etcd_process_post(member(chaos, 0), path, body, NULL);
     return number_in(reply, "revision");
+}
+
+static gint64 put_marker(Chaos *chaos)
+{
+    static const char value[] = "{\"spec\":{\"owner\":\"marker\"}}";
+    g_autofree char *encoded = g_base64_encode((const guchar *)value, strlen(value));
+    g_autofree char *more = g_strdup_printf(",\"value\":\"%s\"", encoded);
+    return post_kv(chaos, "/v3/kv/put", MARKER, more);
+}
+
+static gint64 delete_junk(Chaos *chaos)
+{
+    g_autofree char *end = lh_etcd_prefix_end(JUNK);
+    g_autofree char *encoded = g_base64_encode((const guchar *)end, strlen(end));
+    g_autofree char *more = g_strdup_printf(",\"range_end\":\"%s\"", encoded);
+    return post_kv(chaos, "/v3/kv/deleterange", JUNK, more);
 }
 
 static void fill(Chaos *chaos);
@@ -263,39 +355,20 @@ static void fill(Chaos *chaos)
     g_autofree char *key = g_strdup_printf(JUNK "%u", chaos->junk++);
     g_autofree char *value = g_malloc(JUNK_BYTES);
     memset(value, 'x', JUNK_BYTES);
-    const LhTxnOp put = {
-        .type = LH_TXN_PUT, .key = key, .value = value, .value_len = JUNK_BYTES};
+    const LhTxnOp put = {.type = LH_TXN_PUT, .key = key, .value = value, .value_len = JUNK_BYTES};
     lh_etcd_txn(chaos->world->client, &(LhTxnRequest){.success = &put, .n_success = 1}, on_filled,
                 chaos);
 }
 
 static gboolean begin_nospace(Chaos *chaos, Occurrence *o)
 {
-    if (post_key(chaos, "/v3/kv/put", MARKER, FALSE) == 0) {
+    if (put_marker(chaos) == 0) {
         return FALSE;
     }
     o->step = FILLING;
     chaos->full = FALSE;
     fill(chaos);
     return TRUE;
-}
-
-static gboolean disarm(Chaos *chaos)
-{
-    g_autofree char *alarms = etcd_process_post(member(chaos, 0), "/v3/maintenance/alarm",
-                                                "{\"action\":\"GET\"}", NULL);
-    const char *at = alarms;
-    while (at != NULL && (at = strstr(at, "\"memberID\":\"")) != NULL) {
-        at += strlen("\"memberID\":\"");
-        g_autofree char *body = g_strdup_printf("{\"action\":\"DEACTIVATE\",\"memberID\":\"%.*s\","
-                                                "\"alarm\":\"NOSPACE\"}",
-                                                (int)strcspn(at, "\""), at);
-        g_autofree char *reply = etcd_process_post(member(chaos, 0), "/v3/maintenance/alarm", body,
-                                                   NULL);
-    }
-    g_autofree char *left = etcd_process_post(member(chaos, 0), "/v3/maintenance/alarm",
-                                              "{\"action\":\"GET\"}", NULL);
-    return left != NULL && strstr(left, "NOSPACE") == NULL;
 }
 
 /* What an operator does: make room, compact, defragment each member, lower the alarm. */
@@ -311,8 +384,8 @@ static gboolean end_nospace(Chaos *chaos, Occurrence *o)
         }
         return FALSE;
     case FULL:
-        if (post_key(chaos, "/v3/kv/deleterange", JUNK, TRUE) > 0) {
-            o->number = post_key(chaos, "/v3/kv/deleterange", MARKER, FALSE);
+        if (delete_junk(chaos) > 0) {
+            o->number = post_kv(chaos, "/v3/kv/deleterange", MARKER, "");
             o->step = o->number > 0 ? CLEARED : FULL;
         }
         return FALSE;
@@ -329,9 +402,7 @@ static gboolean end_nospace(Chaos *chaos, Occurrence *o)
     case COMPACTED:
         for (guint i = 0; i < CHAOS_MEMBERS; i++) {
             GError *error = NULL;
-            g_autofree char *reply = etcd_process_post(member(chaos, i),
-                                                       "/v3/maintenance/defragment", "{}", &error);
-            if (reply == NULL) {
+            if (!defragment_member(chaos, i, &error)) {
                 return say_error(chaos, o, error);
             }
         }
@@ -353,7 +424,7 @@ const Fault faults_of_etcd[] = {
     {"isolate-member", "an etcd member is cut off from the others", FAULT_ETCD, 1500, 6000, 1,
      isolate_member, join_member},
     {"replace-member", "an etcd member: kill -9, removed, a new one without data", FAULT_ETCD, 300,
-     2500, 1, replace_member, add_member},
+     2500, 1, replace_member, finish_replacing},
     {"nospace", "etcd has no space left; operators make some", FAULT_ETCD, 0, 0, 1, begin_nospace,
      end_nospace},
     {"compact", "history is compacted", FAULT_ANY, 0, 0, 1, compact, end_job},

@@ -184,7 +184,7 @@ const char *const *island_enter(const Island *island)
 static void must(gboolean ok, char *why)
 {
     if (!ok) {
-        fail_msg("%s", why);
+        fail_msg("%s", why != NULL ? why : "ip failed");
     }
     g_free(why);
 }
@@ -192,20 +192,23 @@ static void must(gboolean ok, char *why)
 void island_cut(Island *island)
 {
     char *why = NULL;
-    must(run_words(&why, "ip link set %s down", island->name), why);
+    gboolean ok = run_words(&why, "ip link set %s down", island->name);
+    must(ok, why);
 }
 
 void island_cut_inwards(Island *island)
 {
     char *why = NULL;
-    must(run_words(&why, "ip route add blackhole %s/32", island->inside), why);
+    gboolean ok = run_words(&why, "ip route add blackhole %s/32", island->inside);
+    must(ok, why);
 }
 
 void island_join(Island *island)
 {
-    char *why = NULL;
-    must(run_words(&why, "ip link set %s up", island->name), why);
+    char *why = NULL, *none = NULL;
+    gboolean ok = run_words(&why, "ip link set %s up", island->name);
+    must(ok, why);
     /* There is one only after island_cut_inwards. */
-    run_words(&why, "ip route del blackhole %s/32", island->inside);
-    g_free(why);
+    run_words(&none, "ip route del blackhole %s/32", island->inside);
+    g_free(none);
 }

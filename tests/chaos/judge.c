@@ -14,7 +14,7 @@
 
 typedef struct {
     Chaos *chaos;
-    char *why;         /* it is not as it should be yet */
+    char *why;          /* it is not as it should be yet */
     gint64 attended_ms; /* when operators last looked */
 } Rest;
 
@@ -202,10 +202,12 @@ static void check_bytes(Chaos *chaos)
     World *world = chaos->world;
     g_autoptr(GPtrArray) snapshots = lh_mirror_list(world->mirror, LH_KIND_SNAPSHOT);
     for (guint i = 0; i < snapshots->len && i < SAMPLE; i++) {
-        const LhSnapshot *snapshot = snapshots->pdata[i * snapshots->len / MIN(snapshots->len, SAMPLE)];
+        const LhSnapshot *snapshot =
+            snapshots->pdata[i * snapshots->len / MIN(snapshots->len, SAMPLE)];
         guint n;
         const S3File *files = load_files(snapshot->o.name, &n);
-        s3_check_served(world, &nobody, snapshot->o.name, snapshot->uri, files, n, 0);
+        g_autofree char *uri = lh_uri_text(&snapshot->uri);
+        s3_check_served(world, &nobody, snapshot->o.name, uri, files, n, 0);
     }
 }
 
@@ -235,7 +237,7 @@ static gboolean is_recorded(World *world, gpointer data)
 
 void judge_history(Chaos *chaos)
 {
-    static const RecordedTolerance tolerance = RECORDED_TOLERANCE;
+    const RecordedTolerance tolerance = RECORDED_TOLERANCE;
     RecordedResult result;
     chaos->last_revision = world_put(chaos->world, "desired/services/marker",
                                      "{\"spec\":{\"owner\":\"the end\"}}");

@@ -5,9 +5,8 @@
  * A write whose outcome is not known is sent again as it was; while one is under way nothing else is
  * written to its key.
  */
-#include "chaos.h"
-
 #include "base/units.h"
+#include "chaos.h"
 
 #include <string.h>
 
@@ -80,12 +79,11 @@ static void send_write(Write *w)
 {
     const LhCompare absent = lh_compare_create(w->key, 0);
     const LhTxnOp op = w->value != NULL ? lh_txn_put(w->key, w->value, 0) : lh_txn_delete(w->key);
-    lh_etcd_txn(w->load->chaos->world->client,
-                &(LhTxnRequest){.compares = &absent,
-                                .n_compares = w->create ? 1 : 0,
-                                .success = &op,
-                                .n_success = 1},
-                on_written, w);
+    lh_etcd_txn(
+        w->load->chaos->world->client,
+        &(LhTxnRequest){
+            .compares = &absent, .n_compares = w->create ? 1 : 0, .success = &op, .n_success = 1},
+        on_written, w);
 }
 
 /* Takes @value. FALSE: the key is busy. */
@@ -189,11 +187,12 @@ static gboolean put_service(Load *load, guint i, const char *window)
 {
     const ServiceEdit *s = &load->services[i];
     g_autofree char *key = g_strdup_printf("desired/services/svc-%u", i);
-    return write_key(load, key,
-                     g_strdup_printf("{\"spec\":{\"owner\":\"team-%u\",\"cache\":{\"window\":\"%s\","
-                                     "\"replicas\":%u,\"sets\":[\"default\"%s]}}}",
-                                     i, window, s->replicas, s->second ? ",\"second\"" : ""),
-                     NULL);
+    return write_key(
+        load, key,
+        g_strdup_printf("{\"spec\":{\"owner\":\"team-%u\",\"cache\":{\"window\":\"%s\","
+                        "\"replicas\":%u,\"sets\":[\"default\"%s]}}}",
+                        i, window, s->replicas, s->second ? ",\"second\"" : ""),
+        NULL);
 }
 
 static void edit_service(Load *load)

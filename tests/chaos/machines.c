@@ -41,9 +41,8 @@ static void add_shared(GPtrArray *argv, const Machine *machine)
 {
     const Chaos *chaos = machine->chaos;
     const char *address = near_address(machine);
-    g_autofree char *listen = g_strdup_printf("%s:0", machine->island != NULL
-                                                          ? island_inside(machine->island)
-                                                          : address);
+    g_autofree char *listen = g_strdup_printf(
+        "%s:0", machine->island != NULL ? island_inside(machine->island) : address);
     g_autofree char *store = g_strdup_printf("http://%s:%u", address, link_port(machine->s3));
     g_autoptr(GString) endpoints = g_string_new(NULL);
     for (guint i = 0; i < CHAOS_MEMBERS; i++) {

@@ -9,9 +9,9 @@
 #include <glib/gstdio.h>
 #include <string.h>
 
-#define CI_MS    72000
-#define QUOTA    "--quota-backend-bytes=33554432"
-#define NAMES_AT 20
+#define CI_MS   72000
+#define QUOTA   "--quota-backend-bytes=33554432"
+#define HEAL_MS 120000
 
 static Chaos chaos;
 
@@ -89,7 +89,8 @@ static void keep(void)
     }
     const char *argv[] = {"sh", "-c", command->str, NULL};
     g_file_set_contents(log, chaos.log->str, -1, NULL);
-    g_spawn_sync(NULL, (char **)argv, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, NULL, NULL, NULL, NULL);
+    g_spawn_sync(NULL, (char **)argv, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, NULL, NULL, NULL,
+                 NULL);
     g_print("# logs, history and faults.log: %s (check-history %s/history)\n", dir, dir);
 }
 
@@ -145,10 +146,9 @@ static void print_counters(gboolean whole, GString *lack)
     for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
         g_print("# %-18s %8" G_GUINT64_FORMAT "  %s\n", "", rows[i].n, rows[i].text);
         if (whole && rows[i].n < rows[i].least) {
-            g_string_append_printf(lack,
-                                   "%s: %" G_GUINT64_FORMAT ", which should be %" G_GUINT64_FORMAT
-                                   "; ",
-                                   rows[i].text, rows[i].n, rows[i].least);
+            g_string_append_printf(
+                lack, "%s: %" G_GUINT64_FORMAT ", which should be %" G_GUINT64_FORMAT "; ",
+                rows[i].text, rows[i].n, rows[i].least);
         }
     }
 }
@@ -192,7 +192,9 @@ static void survives_chaos(void **state)
     gint64 until_ms = chaos_ms(&chaos) + chaos.options.chaos_ms;
     world_until(chaos.world, time_is_up, &until_ms, chaos.options.chaos_ms + WAIT_MS);
     schedule_stop(chaos.schedule);
-    world_poll(chaos.world, schedule_is_calm, chaos.schedule, "all faults have ended");
+    if (!world_until(chaos.world, schedule_is_calm, chaos.schedule, HEAL_MS)) {
+        world_fail(chaos.world, "%s could not be ended", schedule_going(chaos.schedule));
+    }
     chaos_say(&chaos, "faults have ended");
     load_stop(chaos.load);
     reader_stop(chaos.reader);
@@ -231,7 +233,8 @@ static gboolean read_options(int argc, char **argv)
         {"bug", 0, 0, G_OPTION_ARG_STRING, &bug, "run leasehold-bugs with this planted bug", "BUG"},
         {NULL, 0, 0, G_OPTION_ARG_NONE, NULL, NULL, NULL},
     };
-    g_autoptr(GOptionContext) context = g_option_context_new("- break a real cluster, and judge it");
+    g_autoptr(GOptionContext) context = g_option_context_new(
+        "- break a real cluster, and judge it");
     g_option_context_add_main_entries(context, entries, NULL);
     if (!g_option_context_parse(context, &argc, &argv, &error)) {
         g_printerr("chaos: %s\n", error->message);

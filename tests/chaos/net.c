@@ -27,10 +27,10 @@ typedef struct {
 typedef struct {
     GQueue pieces;
     gsize queued;
-    gboolean held;      /* its sender has been found waiting in this hold */
-    gboolean ended;     /* nothing more comes */
-    short wants;        /* what the last poll asked: POLLIN of the source */
-    guint read, write;  /* places in the poll array; 0: none */
+    gboolean held;     /* its sender has been found waiting in this hold */
+    gboolean ended;    /* nothing more comes */
+    short wants;       /* what the last poll asked: POLLIN of the source */
+    guint read, write; /* places in the poll array; 0: none */
 } Flow;
 
 typedef struct {

@@ -136,7 +136,7 @@ static void read_one(Reader *reader, const LhSearch *search)
     r->url = g_strconcat(search->url, files[0].name, NULL);
     g_autofree char *key = lh_key(LH_KIND_SEARCH, search->o.name);
     r->key = g_strconcat(PREFIX, key, NULL);
-    r->uri = g_strdup(snapshot->uri);
+    r->uri = lh_uri_text(&snapshot->uri);
     r->name = g_strdup(search->snapshot);
     r->mod_rev = search->o.mod_rev;
     r->proc = proc;

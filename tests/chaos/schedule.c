@@ -83,7 +83,8 @@ Schedule *schedule_new(Chaos *chaos)
     schedule->going = g_ptr_array_new_with_free_func(g_free);
     for (guint i = 0; i < schedule->rows->len; i++) {
         Row *row = row_at(schedule->rows, i);
-        row->wanted = (only == NULL || g_strv_contains((const char *const *)only, row->fault->name)) &&
+        row->wanted = (only == NULL ||
+                       g_strv_contains((const char *const *)only, row->fault->name)) &&
                       (row->fault->needs != FAULT_ISLAND || chaos->no_islands == NULL);
     }
     return schedule;
@@ -127,9 +128,8 @@ static gboolean may_begin(Schedule *schedule, const Fault *fault)
 {
     for (guint i = 0; i < schedule->going->len; i++) {
         const Occurrence *o = schedule->going->pdata[i];
-        if (o->fault == fault ||
-            (o->fault->needs == fault->needs &&
-             (fault->needs == FAULT_ETCD || fault->needs == FAULT_S3))) {
+        if (o->fault == fault || (o->fault->needs == fault->needs &&
+                                  (fault->needs == FAULT_ETCD || fault->needs == FAULT_S3))) {
             return FALSE;
         }
     }
@@ -185,8 +185,7 @@ static void end_due(Schedule *schedule)
             row->count += row->fault == o->fault && o->touched > 0;
             row->empty += row->fault == o->fault && o->touched == 0;
         }
-        chaos_say(chaos, "%s %s ends%s", o->fault->name,
-                  o->machine != NULL ? o->machine->name : "",
+        chaos_say(chaos, "%s %s ends%s", o->fault->name, o->machine != NULL ? o->machine->name : "",
                   o->touched == 0 ? ", and has met nothing" : "");
         g_ptr_array_remove_index(schedule->going, i - 1);
     }
@@ -222,6 +221,12 @@ void schedule_stop(Schedule *schedule)
 gboolean schedule_is_calm(World *world, gpointer data)
 {
     return ((Schedule *)data)->going->len == 0;
+}
+
+const char *schedule_going(const Schedule *schedule)
+{
+    const Occurrence *o = schedule->going->len > 0 ? schedule->going->pdata[0] : NULL;
+    return o != NULL ? o->fault->name : "none";
 }
 
 /* ---- what was done ---- */

@@ -250,10 +250,8 @@ gboolean etcd_cluster_remove(EtcdCluster *cluster, guint i, GError **error)
 
 gboolean etcd_cluster_add(EtcdCluster *cluster, guint i, GError **error)
 {
-    EtcdProcess *member = cluster->members->pdata[i];
-    g_autofree char *peer = etcd_process_peer(member);
+    g_autofree char *peer = etcd_process_peer(cluster->members->pdata[i]);
     g_autofree char *body = g_strdup_printf("{\"peerURLs\":[\"%s\"]}", strchr(peer, '=') + 1);
     return post_to_another(cluster, i, "/v3/cluster/member/add", body, "Peer URLs already exists",
-                           error) &&
-           etcd_process_rejoin(member, error);
+                           error);
 }

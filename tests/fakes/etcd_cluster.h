@@ -36,8 +36,10 @@ gboolean etcd_cluster_move_leader(EtcdCluster *cluster, guint to, GError **error
 void etcd_cluster_isolate(EtcdCluster *cluster, guint i);
 void etcd_cluster_join(EtcdCluster *cluster);
 
-/* Replaces a member, in two steps. Kills it, and takes it out of the cluster; its data stay where they are. */
+/* A member is replaced in three steps. Kills it, and takes it out of the cluster; its data stay where they
+ * are. */
 gboolean etcd_cluster_remove(EtcdCluster *cluster, guint i, GError **error);
-/* Puts a new member without data in its place, at the same address; does not wait until it answers. */
+/* The cluster expects a new one at the same address, which etcd_process_rejoin() starts. */
 gboolean etcd_cluster_add(EtcdCluster *cluster, guint i, GError **error);
-/* Both may be called again after a failure: for some seconds after a trouble the cluster refuses them. */
+/* Both may be called again after a failure: for some seconds after a trouble the cluster refuses them. Both may
+ * be called by another thread than the one that started the members. */
