@@ -70,13 +70,13 @@ typedef struct {
 
 typedef struct {
     gint64 revision;
-    gint64 now_ms;  /* by the clock that times the history */
-    gint64 wall_ms; /* epoch */
+    gint64 now_ms;      /* committed by then, by the clock that times the history */
+    gint64 earliest_ms; /* … and not before then */
+    gint64 wall_ms;     /* now_ms since the epoch */
     InvBy by;
     gboolean by_lease; /* keys went with a lease that ended or was revoked */
     gboolean by_hand;  /* somebody wrote to etcd directly */
-    gboolean late;     /* sent long before it was committed */
-    gboolean untimed;  /* committed perhaps long before now_ms */
+    gboolean late;     /* sent long before it was committed; not known without facts */
     const InvChange *changes;
     guint n;               /* at least 1 */
     const InvFacts *facts; /* NULL: recorded */
@@ -88,7 +88,6 @@ typedef struct {
     const char *prefix; /* of all keys; borrowed */
     gint64 clock_ms;    /* a machine's wall clock is off by at most this */
     gint64 late_ms;     /* what is not late was decided at most so long before */
-    gint64 delivery_ms; /* now_ms of what is not untimed is at most so long after the commit */
     gint64 grace_ms;    /* cache-assigner's failureGrace; -1: the least that was accepted */
     gint64 reserve;     /* … and its restoreReservePercent; -1: the least that was accepted */
     void (*fail)(InvGroupId group, const char *text, gpointer data);
@@ -136,8 +135,8 @@ typedef struct {
     guint verify_in;     /* so many changes of assignments */
     GHashTable *bytes;   /* assignment → gint64, of its last known value */
     GHashTable *sizes;   /* node name → LhNode: its last registration, also one that is gone */
-    GHashTable *gone_ms; /* node → gint64, the end of its registration */
-    GHashTable *cordoned_ms; /* node name → gint64 */
+    GHashTable *gone_ms; /* node → gint64, since when its registration may have been gone */
+    GHashTable *cordoned_ms; /* node name → gint64, by when it was */
     GHashTable *ids;         /* every node that was ever registered */
     GHashTable *epochs;      /* "controller/epoch" that wrote */
     GArray *ordered_ms;      /* gint64: evictions outside a confirmed Brake */

@@ -117,6 +117,12 @@ static void check_fenced(Inv *inv, const InvCommit *commit, const InvFence *fenc
 
 /* ---- the fence of a recorded transaction ---- */
 
+static gboolean is_decided(const char *key)
+{
+    return !g_str_has_prefix(key, "desired/") && !g_str_has_prefix(key, "published/") &&
+           !g_str_has_prefix(key, "leaders/") && !g_str_has_prefix(key, "actual/");
+}
+
 /* The epoch that a put assignment names; 0: none does. */
 static gint64 epoch_said(const InvCommit *commit, const char **controller)
 {
@@ -139,8 +145,10 @@ static gboolean fence_told(Inv *inv, const InvCommit *commit, InvFence *out)
     guint bits = ~0u, leading = 0, led = 0;
     gboolean people = TRUE;
     for (guint i = 0; i < commit->n; i++) {
-        bits &= inv_rights(&commit->changes[i]);
-        people = people && inv_people_may(&commit->changes[i]);
+        const InvChange *change = &commit->changes[i];
+        people = people && inv_people_may(change);
+        if (is_decided(change->key))
+            bits &= inv_rights(change);
     }
     for (guint i = 0; (name = inv_rights_name(i)) != NULL; i++) {
         gint64 oldest = oldest_leader(inv, name);
@@ -215,12 +223,6 @@ static void check_well_formed(Inv *inv, const InvChange *change)
                                                        : lh_object_error(change->after);
     if (error != NULL && !lh_kind_is_desired((LhKind)change->after->kind))
         SAY(inv, "%s is not well-formed: %s", change->key, error);
-}
-
-static gboolean is_decided(const char *key)
-{
-    return !g_str_has_prefix(key, "desired/") && !g_str_has_prefix(key, "published/") &&
-           !g_str_has_prefix(key, "leaders/") && !g_str_has_prefix(key, "actual/");
 }
 
 static void check_change(Inv *inv, const InvCommit *commit, const InvFence *fence,

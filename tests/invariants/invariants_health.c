@@ -7,6 +7,15 @@
 
 #include <string.h>
 
+/* By how much who said it may be wrong about how long it has been so. */
+static gint64 tolerance(Inv *inv, const InvCommit *commit, gint64 gone)
+{
+    const InvFacts *facts = inv_facts(inv, INV_HEALTH, commit);
+    if (facts == NULL)
+        return 2 * inv->options.clock_ms;
+    return facts->clock_jumped_ms < gone ? 0 : G_MAXINT64;
+}
+
 static void check_failed(Inv *inv, const InvCommit *commit, const InvChange *change)
 {
     const LhHealth *health = (const LhHealth *)change->after;
@@ -14,8 +23,8 @@ static void check_failed(Inv *inv, const InvCommit *commit, const InvChange *cha
     const gint64 *gone = id == NULL ? NULL : g_hash_table_lookup(inv->gone_ms, id + 1);
     if (inv_get(inv, LH_KIND_NODE, change->name) != NULL)
         inv_fail(inv, INV_HEALTH, "%s is called failed; it is registered", change->key);
-    else if (gone != NULL && !(commit->facts != NULL && commit->facts->clock_jumped_ms >= *gone) &&
-             inv->now_ms - *gone < health->lease_ttl_ms - inv->options.delivery_ms)
+    else if (gone != NULL &&
+             inv->now_ms - *gone < health->lease_ttl_ms - tolerance(inv, commit, *gone))
         inv_fail(inv, INV_HEALTH, "%s is called failed %" G_GINT64_FORMAT " ms after it went",
                  change->key, inv->now_ms - *gone);
 }

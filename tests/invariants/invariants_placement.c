@@ -154,10 +154,10 @@ static void check_load(Inv *inv, const InvCommit *commit, const InvChange *chang
         check_backoff(inv, change, &place);
     }
     const gint64 *since = g_hash_table_lookup(inv->cordoned_ms, place.host);
-    if (since != NULL && !commit->late && !commit->untimed &&
-        inv->now_ms - *since > CORDON_MS + inv->options.delivery_ms)
+    gint64 late = commit->facts == NULL ? inv->options.late_ms : 0;
+    if (since != NULL && !commit->late && commit->earliest_ms - *since > CORDON_MS + late)
         inv_fail(inv, INV_PLACEMENT, "%s: its node has been cordoned for %" G_GINT64_FORMAT " ms",
-                 change->key, inv->now_ms - *since);
+                 change->key, commit->earliest_ms - *since);
 }
 
 /* ---- the end of an assignment; the model is as it was before ---- */
@@ -195,8 +195,7 @@ static void check_grace(Inv *inv, const InvCommit *commit, const InvChange *chan
     if (gone == NULL || want != INV_WANTED || moves(commit, place, FALSE) ||
         ((const LhAssignment *)change->before)->action != LH_ACTION_LOAD)
         return;
-    if (inv->now_ms - *gone <
-        inv->least_grace_ms - 2 * inv->options.clock_ms - inv->options.delivery_ms)
+    if (inv->now_ms - *gone < inv->least_grace_ms - 2 * inv->options.clock_ms)
         inv_fail(inv, INV_PLACEMENT,
                  "%s was taken from its lost node after %" G_GINT64_FORMAT
                  " ms, within failureGrace",

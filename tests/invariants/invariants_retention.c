@@ -100,7 +100,8 @@ static void check_replica_came(Inv *inv, const InvCommit *commit, const InvChang
     g_autofree char *service = g_strconcat("services/", replica->service, NULL);
     const LhService *spec = lh_accepted_spec(inv_get(inv, LH_KIND_ACCEPTED, service),
                                              LH_KIND_SERVICE);
-    gint64 late = inv->options.clock_ms + inv->options.late_ms + inv->options.delivery_ms;
+    gint64 earliest = commit->wall_ms - (commit->now_ms - commit->earliest_ms);
+    gint64 late = inv->options.clock_ms + inv->options.late_ms;
     inv_did(inv, INV_RETENTION);
     if (snapshot == NULL || !lh_object_known(&snapshot->o) || snapshot->live)
         inv_fail(inv, INV_RETENTION, "%s: its snapshot is not there, or still being written",
@@ -116,9 +117,9 @@ static void check_replica_came(Inv *inv, const InvCommit *commit, const InvChang
         inv_fail(inv, INV_RETENTION, "%s: its service wants no such replica", change->key);
     else if (replica->expires_at != snapshot->end_time + spec->cache_window_ms)
         inv_fail(inv, INV_RETENTION, "%s: its expiry is not endTime + window", change->key);
-    else if (!commit->late && !commit->untimed && replica->expires_at < inv->wall_ms - late)
+    else if (!commit->late && replica->expires_at < earliest - late)
         inv_fail(inv, INV_RETENTION, "%s: it has been expired for %" G_GINT64_FORMAT " ms",
-                 change->key, inv->wall_ms - replica->expires_at);
+                 change->key, earliest - replica->expires_at);
     else if (!inv_relied_on(inv, INV_RETENTION, commit, LH_KIND_SNAPSHOT, replica->snapshot,
                             snapshot->o.mod_rev) ||
              !inv_relied_on(inv, INV_RETENTION, commit, LH_KIND_DELETION, replica->snapshot, 0))

@@ -81,8 +81,8 @@ static void note_node(Inv *inv, const InvCommit *commit, const InvChange *change
         g_hash_table_remove(inv->gone_ms, id + 1);
         g_hash_table_add(inv->ids, g_strdup(id + 1));
         note_size(inv, change->after);
-    } else if (!commit->untimed) {
-        g_hash_table_replace(inv->gone_ms, g_strdup(id + 1), boxed(inv->now_ms));
+    } else {
+        g_hash_table_replace(inv->gone_ms, g_strdup(id + 1), boxed(commit->earliest_ms));
     }
 }
 

@@ -19,13 +19,15 @@ static const struct {
     {"failure-detector", BIT(HEALTH), BIT(HEALTH)},
 };
 
-/* A Status names its writer, and so does an assignment that is put. */
+/* A Status and an event name their writer. */
 static gboolean is_named(const char *controller, const InvChange *change)
 {
     if (change->kind == LH_KIND_STATUS) {
         const char *slash = strrchr(change->name, '/');
         return slash != NULL && strcmp(slash + 1, controller) == 0;
     }
+    if (change->kind == LH_KIND_EVENT && lh_object_known(change->after))
+        return g_strcmp0(((const LhEvent *)change->after)->controller, controller) == 0;
     return TRUE;
 }
 
@@ -37,7 +39,7 @@ guint inv_rights(const InvChange *change)
     for (guint i = 0; i < G_N_ELEMENTS(rights); i++) {
         guint64 kinds = change->event->is_delete ? rights[i].deletes : rights[i].puts;
         gboolean event = change->kind == LH_KIND_EVENT && !change->event->is_delete;
-        if (event || ((kinds >> change->kind & 1) && is_named(rights[i].controller, change)))
+        if ((event || (kinds >> change->kind & 1)) && is_named(rights[i].controller, change))
             bits |= 1u << i;
     }
     return bits;

@@ -20,7 +20,7 @@
 #include "runtime/runtime.h"
 #include "tests/fakes/env_sim.h"
 #include "tests/fakes/fake_etcd.h"
-#include "tests/invariants/invariants.h"
+#include "tests/invariants/recorded.h"
 
 #define SIM_PREFIX        "/leasehold/"
 #define SIM_LEASE_TTL_S   5
@@ -76,6 +76,7 @@ typedef struct {
     SimInjection inject;
     guint64 inject_write; /* which, in the order of all writes; from 1 */
     gboolean trace;       /* print everything as it happens */
+    gboolean recorded;    /* judge it as a recorded history, too: sim_recorded.c */
     gboolean record;      /* fill SimResult.happened */
 } SimOptions;
 
@@ -298,6 +299,11 @@ void sim_model_apply(Sim *sim, const SimCommit *commit);
 /* etcd was restored: everything is read again, and what was only remembered is forgotten. */
 void sim_model_restored(Sim *sim);
 
+/* sim_recorded.c */
+void sim_recorded_begin(Sim *sim);
+void sim_recorded_commit(Sim *sim, const SimCommit *commit);
+void sim_recorded_end(Sim *sim);
+
 /* ---- invariants ---- */
 
 /* Those that look into processes and at disks; all others are in tests/invariants. */
@@ -368,6 +374,7 @@ struct Sim {
     SimProcess processes[SIM_MAX_PROCESSES]; /* managers, then agents */
     guint n_processes;
     Inv model;
+    Recorded *recorded; /* NULL: not asked for */
     /* A sum over all objects (sim_digest), by revision from digest_base on. */
     GArray *digests; /* guint64 */
     gint64 digest_base;

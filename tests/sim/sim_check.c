@@ -57,6 +57,7 @@ static void judge(Sim *sim, SimCommit *commit)
     commit->judged = (InvCommit){
         .revision = fake->revision,
         .now_ms = sim_now(sim),
+        .earliest_ms = sim_now(sim),
         .wall_ms = sim_wall(sim),
         .by = commit->manager ? INV_BY_MANAGER
               : commit->agent ? INV_BY_AGENT
@@ -93,6 +94,7 @@ void sim_check_commit(const FakeCommit *fake, gpointer data)
         changes[i] = inv_change(&sim->model, fake_commit_event(fake, i), fake_commit_prev(fake, i));
     sim->counters.commits++;
     sim_trace_commit(sim, &commit);
+    sim_recorded_commit(sim, &commit);
     judge(sim, &commit);
     sim_faults_commit(sim, &commit);
     for (guint i = 0; i < commit.n; i++) {

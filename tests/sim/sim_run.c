@@ -332,6 +332,7 @@ void sim_run(const SimOptions *options, SimResult *out)
     sim->activities = g_ptr_array_new_with_free_func(activity_free);
     sim->laters = g_ptr_array_new_with_free_func(later_free);
     sim_model_init(sim);
+    sim_recorded_begin(sim);
     sim_trace_setup(sim);
     start_world(sim);
     while (sim_now(sim) < options->chaos_ms && !sim->failed) {
@@ -340,6 +341,7 @@ void sim_run(const SimOptions *options, SimResult *out)
     }
     calm_down(sim);
     sim_settle(sim);
+    sim_recorded_end(sim);
     count_server(sim);
     *out = (SimResult){
         .failed = sim->failed,
