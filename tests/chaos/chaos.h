@@ -70,6 +70,8 @@ typedef struct {
     gboolean keep;   /* logs and history, after a success too */
     gboolean verbose;
     const char *bug; /* a planted one; NULL: none */
+    gboolean
+        unguarded; /* managers do not notice that their lease is over: only the fence is left */
 } ChaosOptions;
 
 /* ---- islands (islands.c) ---- */
@@ -118,7 +120,7 @@ void machine_thaw(Machine *machine);
 void machines_look(Chaos *chaos);
 /* NULL: it does not serve yet. */
 const char *machine_url(Machine *machine);
-/* A free one, chosen by the seed; NULL: none. */
+/* A free one, chosen by the seed, often the manager that leads; NULL: none. */
 Machine *machine_choose(Chaos *chaos, gboolean manager, gboolean agent);
 
 /* ---- faults (faults.c, faults_etcd.c) ---- */
@@ -194,9 +196,9 @@ void counts_end(Chaos *chaos);
 
 /* ---- the end (judge.c) ---- */
 
-/* Fails the test unless everything comes to rest: all is up, one leads each controller, every replica that
+/* Everything comes to rest: all is up, one leads each controller, every replica that
  * is wanted is live and searchable and nothing else is there, no plan has an op, and what agents serve is
- * what was put. */
+ * what was put. What is not so is added to chaos->wrong. */
 void judge_rest(Chaos *chaos);
 /* All that etcd has recorded, against the invariants. What is wrong is added to chaos->wrong. */
 void judge_history(Chaos *chaos);

@@ -272,7 +272,7 @@ const Fault faults_of_processes[] = {
     {"stop-agent", "an agent stands still for longer than its lease", FAULT_ANY, 6500, 9000, 1,
      freeze_agent, thaw},
     {"cut", "a process cannot reach etcd", FAULT_ANY, 500, 8000, 1, cut, heal_etcd},
-    {"hold-requests", "what a process sends to etcd comes late", FAULT_ANY, 1000, 8000, 1,
+    {"hold-requests", "what a process sends to etcd comes late", FAULT_ANY, 2000, 9500, 1,
      hold_requests, heal_etcd},
     {"hold-answers", "what etcd sends to a process comes late", FAULT_ANY, 1000, 8000, 1,
      hold_answers, heal_etcd},

@@ -16,7 +16,7 @@
 static char *program(const Chaos *chaos)
 {
     const char *root = g_getenv("LEASEHOLD_BUILD_ROOT");
-    return chaos->options.bug != NULL
+    return chaos->options.bug != NULL || chaos->options.unguarded
                ? g_build_filename(root != NULL ? root : "build", "tests", "chaos", "leasehold-bugs",
                                   NULL)
                : g_build_filename(root != NULL ? root : "build", "leasehold", NULL);
@@ -67,7 +67,9 @@ static void start(Machine *machine)
         add_words(argv, enter[0], enter[1], NULL);
     }
     if (machine->manager) {
-        add_words(argv, binary, "manager", "--instance", machine->name, NULL);
+        add_words(argv, binary, "manager", "--instance", machine->name,
+                  chaos->options.unguarded ? "--fault-no-deadline" : NULL,
+                  "--fault-no-leader-watch", NULL);
     } else {
         g_autofree char *data = g_build_filename(chaos->world->dir, machine->name, NULL);
         add_words(argv, binary, "agent", "--pool", "cache", "--name", machine->name, "--data-dir",
@@ -200,14 +202,41 @@ void machines_look(Chaos *chaos)
     }
 }
 
+static gboolean is_free(Machine *machine)
+{
+    return !machine->taken && machine_url(machine) != NULL;
+}
+
+/* Most of what can go wrong goes wrong with who leads. */
+static Machine *leading(Chaos *chaos)
+{
+    GHashTableIter iter;
+    gpointer key;
+    g_hash_table_iter_init(&iter, chaos->leaders);
+    while (g_hash_table_iter_next(&iter, NULL, &key)) {
+        const LhLeader *leader = world_get(chaos->world, LH_KIND_LEADER, "%s", (char *)key);
+        for (guint i = 0; i < CHAOS_MANAGERS; i++) {
+            if (leader != NULL && lh_object_known(&leader->o) &&
+                strcmp(leader->instance, chaos->machines[i].name) == 0 &&
+                is_free(&chaos->machines[i])) {
+                return &chaos->machines[i];
+            }
+        }
+    }
+    return NULL;
+}
+
 Machine *machine_choose(Chaos *chaos, gboolean manager, gboolean agent)
 {
     Machine *free_ones[CHAOS_MACHINES];
     guint n = 0;
+    Machine *leader = manager && g_rand_int_range(chaos->rand, 0, 3) > 0 ? leading(chaos) : NULL;
+    if (leader != NULL) {
+        return leader;
+    }
     for (guint i = 0; i < CHAOS_MACHINES; i++) {
         Machine *machine = &chaos->machines[i];
-        if (!machine->taken && machine_url(machine) != NULL &&
-            (machine->manager ? manager : agent)) {
+        if (is_free(machine) && (machine->manager ? manager : agent)) {
             free_ones[n++] = machine;
         }
     }

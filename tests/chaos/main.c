@@ -198,8 +198,9 @@ static void survives_chaos(void **state)
     chaos_say(&chaos, "faults have ended");
     load_stop(chaos.load);
     reader_stop(chaos.reader);
-    fail_if_wrong();
-    judge_rest(&chaos);
+    if (chaos.wrong->len == 0) {
+        judge_rest(&chaos);
+    }
     judge_history(&chaos);
     counts_end(&chaos);
     fail_if_wrong();
@@ -231,6 +232,8 @@ static gboolean read_options(int argc, char **argv)
         {"verbose", 'v', 0, G_OPTION_ARG_NONE, &options->verbose, "say what happens", NULL},
         {"list", 0, 0, G_OPTION_ARG_NONE, &list, "the faults, and end", NULL},
         {"bug", 0, 0, G_OPTION_ARG_STRING, &bug, "run leasehold-bugs with this planted bug", "BUG"},
+        {"unguarded", 0, 0, G_OPTION_ARG_NONE, &options->unguarded,
+         "managers that nothing but the fence stops (leasehold-bugs)", NULL},
         {NULL, 0, 0, G_OPTION_ARG_NONE, NULL, NULL, NULL},
     };
     g_autoptr(GOptionContext) context = g_option_context_new(
@@ -265,9 +268,7 @@ int main(int argc, char **argv)
     if (!read_options(argc, argv)) {
         return 2;
     }
-    if (chaos.options.bug != NULL) {
-        g_setenv("LEASEHOLD_PLANTED_BUG", chaos.options.bug, TRUE);
-    }
+    g_setenv("LEASEHOLD_PLANTED_BUG", chaos.options.bug != NULL ? chaos.options.bug : "none", TRUE);
     if (!islands_begin(CHAOS_ISLANDS, &why)) {
         chaos.no_islands = why;
     }
