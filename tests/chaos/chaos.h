@@ -38,21 +38,22 @@ typedef struct Reader Reader;
 typedef struct Schedule Schedule;
 
 /* X(field, text, at least so many in a run of CI's size) */
-#define CHAOS_COUNTERS(X)                               \
-    X(published, "snapshots published", 50)             \
-    X(retired, "snapshots retired", 5)                  \
-    X(edits, "edits of services", 12)                   \
-    X(invalid_edits, "invalid edits", 2)                \
-    X(settings_edits, "edits of settings", 2)           \
-    X(confirmations, "brakes confirmed", 0)             \
-    X(reads, "files read from agents under faults", 40) \
-    X(restarts, "processes started again", 4)           \
-    X(loads, "loads", 80)                               \
-    X(loaded_bytes, "bytes loaded", 4000000)            \
-    X(evictions, "evictions", 5)                        \
-    X(registrations, "registrations of agents", 8)      \
-    X(failovers, "changes of a controller's leader", 5) \
-    X(revisions, "revisions", 600)                      \
+#define CHAOS_COUNTERS(X)                                  \
+    X(published, "snapshots published", 50)                \
+    X(retired, "snapshots retired", 5)                     \
+    X(edits, "edits of services", 12)                      \
+    X(invalid_edits, "invalid edits", 2)                   \
+    X(bad_values, "snapshots overwritten with rubbish", 2) \
+    X(settings_edits, "edits of settings", 2)              \
+    X(confirmations, "brakes confirmed", 0)                \
+    X(reads, "files read from agents under faults", 40)    \
+    X(restarts, "processes started again", 4)              \
+    X(loads, "loads", 80)                                  \
+    X(loaded_bytes, "bytes loaded", 4000000)               \
+    X(evictions, "evictions", 5)                           \
+    X(registrations, "registrations of agents", 8)         \
+    X(failovers, "changes of a controller's leader", 5)    \
+    X(revisions, "revisions", 600)                         \
     X(checks, "checks of history", 1500)
 
 typedef struct {

@@ -28,8 +28,11 @@ struct Load {
     guint tick, made, in_flight;
     GHashTable *busy;     /* keys that are being written */
     GPtrArray *snapshots; /* char*: names of those that are published */
+    GHashTable *values;   /* by name */
     ServiceEdit services[SERVICES];
-    char *confirmed; /* the plan hash */
+    char *confirmed;                 /* the plan hash */
+    char *spoilt_key, *spoilt_value; /* what somebody has written rubbish over, and what it was */
+    gint64 mend_ms;
 };
 
 static const char *const windows[] = {"6h", "12h", "24h"};
@@ -163,6 +166,7 @@ static void publish(Load *load)
     replace_text(snapshot, "startTime", start);
     replace_text(snapshot, "endTime", end);
     char *printed = cJSON_PrintUnformatted(snapshot);
+    g_hash_table_replace(load->values, g_strdup(name), g_strdup(printed));
     load->chaos->counters.published += write_key(load, key, g_strdup(printed), name);
     cJSON_free(printed);
     cJSON_Delete(snapshot);
@@ -175,9 +179,36 @@ static void retire(Load *load)
     }
     guint i = (guint)below(load, (gint32)load->snapshots->len);
     g_autofree char *key = g_strconcat("published/snapshots/", load->snapshots->pdata[i], NULL);
-    if (write_key(load, key, NULL, NULL)) {
+    if (g_strcmp0(key, load->spoilt_key) != 0 && write_key(load, key, NULL, NULL)) {
+        g_hash_table_remove(load->values, load->snapshots->pdata[i]);
         g_ptr_array_remove_index_fast(load->snapshots, i);
         load->chaos->counters.retired++;
+    }
+}
+
+/* Rubbish instead of a snapshot that is live: unknown is not absent, so nothing may happen to it. */
+static void spoil(Load *load)
+{
+    if (load->spoilt_key != NULL || load->snapshots->len == 0) {
+        return;
+    }
+    const char *name = load->snapshots->pdata[below(load, (gint32)load->snapshots->len)];
+    g_autofree char *key = g_strconcat("published/snapshots/", name, NULL);
+    g_autofree char *value = g_strdup(g_hash_table_lookup(load->values, name));
+    if (write_key(load, key, g_strdup("{\"service\":"), NULL)) {
+        load->spoilt_key = g_steal_pointer(&key);
+        load->spoilt_value = g_steal_pointer(&value);
+        load->mend_ms = chaos_ms(load->chaos) + 1500 + below(load, 4000);
+        load->chaos->counters.bad_values++;
+    }
+}
+
+static void mend(Load *load)
+{
+    if (load->spoilt_key != NULL &&
+        write_key(load, load->spoilt_key, g_strdup(load->spoilt_value), NULL)) {
+        g_clear_pointer(&load->spoilt_key, g_free);
+        g_clear_pointer(&load->spoilt_value, g_free);
     }
 }
 
@@ -268,12 +299,17 @@ static gboolean on_tick(gpointer data)
         publish(load);
     } else if (dice < 70 || load->snapshots->len > MOST) {
         retire(load);
-    } else if (dice < 88) {
+    } else if (dice < 84) {
         edit_service(load);
-    } else if (dice < 94) {
+    } else if (dice < 90) {
+        spoil(load);
+    } else if (dice < 95) {
         edit_wrongly(load);
     } else {
         edit_settings(load);
+    }
+    if (chaos_ms(load->chaos) >= load->mend_ms) {
+        mend(load);
     }
     load_confirm(load);
     return G_SOURCE_CONTINUE;
@@ -304,6 +340,7 @@ Load *load_new(Chaos *chaos)
     load->rand = g_rand_new_with_seed((guint32)chaos->options.seed + 1);
     load->busy = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     load->snapshots = g_ptr_array_new_with_free_func(g_free);
+    load->values = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     for (guint i = 0; i < SERVICES; i++) {
         load->services[i] = (ServiceEdit){.replicas = 1 + i % 2, .window = 2, .second = i == 0};
     }
@@ -323,6 +360,7 @@ void load_stop(Load *load)
     load->tick = 0;
     world_poll(load->chaos->world, is_idle, load, "all writes are answered");
     /* The last word is a valid one. */
+    mend(load);
     for (guint i = 0; i < SERVICES; i++) {
         put_service(load, i, windows[load->services[i].window]);
     }
@@ -340,6 +378,9 @@ void load_free(Load *load)
     g_rand_free(load->rand);
     g_hash_table_unref(load->busy);
     g_ptr_array_unref(load->snapshots);
+    g_hash_table_unref(load->values);
+    g_free(load->spoilt_key);
+    g_free(load->spoilt_value);
     g_free(load->confirmed);
     g_free(load);
 }
