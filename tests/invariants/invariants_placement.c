@@ -109,7 +109,9 @@ static void check_backoff(Inv *inv, const InvChange *change, const InvPlace *pla
     g_autofree char *name = g_strconcat(INV_POOL "/", place->item, NULL);
     const LhRetry *retry = (const LhRetry *)inv_get(inv, LH_KIND_RETRY, name);
     const LhObject *replica = inv_get(inv, LH_KIND_REPLICA, place->item);
-    const LhObject *snapshot = inv_get(inv, LH_KIND_SNAPSHOT, load->snapshot);
+    const LhObject *snapshot = load->snapshot == NULL
+                                   ? NULL
+                                   : inv_get(inv, LH_KIND_SNAPSHOT, load->snapshot);
     if (retry == NULL || !lh_object_known(&retry->o) || replica == NULL || snapshot == NULL ||
         replica->mod_rev > retry->o.mod_rev || snapshot->mod_rev > retry->o.mod_rev)
         return;

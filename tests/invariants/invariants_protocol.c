@@ -42,7 +42,8 @@ static void check_search(Inv *inv, const InvChange *change)
 {
     const LhSearch *search = (const LhSearch *)change->after;
     g_autofree char *node = lh_name_part(change->name, 1);
-    g_autofree char *name = g_strdup_printf(INV_POOL "/%s/%s", node, search->replica);
+    g_autofree char *name = g_strdup_printf(INV_POOL "/%s/%s", node,
+                                            search->replica == NULL ? "" : search->replica);
     const LhItem *item = (const LhItem *)inv_get(inv, LH_KIND_ITEM, name);
     if (item == NULL || (lh_object_known(&item->o) && item->state != LH_ITEM_LIVE))
         inv_fail(inv, INV_PROTOCOL, "%s: %s is not live", change->key, name);
@@ -74,7 +75,7 @@ static void check_hidden(Inv *inv, const InvChange *change)
     if ((item != NULL && item->state == LH_ITEM_LIVE) || search == NULL ||
         !lh_object_known(&search->o) || change->before == NULL || !lh_object_known(change->before))
         return;
-    if (strcmp(search->replica, name) == 0)
+    if (g_strcmp0(search->replica, name) == 0)
         inv_fail(inv, INV_PROTOCOL, "%s is %s, and still searchable", change->key,
                  item == NULL ? "gone" : lh_item_state_name(item->state));
 }

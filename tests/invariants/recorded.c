@@ -95,7 +95,7 @@ gint64 recorded_revision(const Recorded *recorded)
 
 static void append_bytes(GString *out, const char *name, const char *bytes, gsize len)
 {
-    if (memchr(bytes, '\0', len) == NULL && g_utf8_validate(bytes, (gssize)len, NULL)) {
+    if (g_utf8_validate(bytes, (gssize)len, NULL)) { /* a NUL is not valid to it */
         lh_json_append_key(out, name);
         lh_json_append_string(out, bytes);
         return;

@@ -2,6 +2,7 @@
  * Histories that each break one promise: exactly the group that keeps it complains. And good ones, of which
  * nothing is said.
  */
+#include "tests/unit/api/samples.h"
 #include "tests/unit/invariants/history.h"
 
 #include <unistd.h>
@@ -75,6 +76,13 @@ static void agent_publishes(History *h)
     commit(h);
 }
 
+static void manager_answers(History *h)
+{
+    put(h, 0, "decided/status/services/svc/admission", "{\"observedRevision\":1}");
+    put_item(h, LEASE_A, NODE_A, ITEM, "live", h->order);
+    commit(h);
+}
+
 static void badly_formed(History *h)
 {
     put(h, 0, "decided/status/services/svc/admission", "{\"observedRevision\":");
@@ -112,6 +120,17 @@ static void evictor_loads(History *h)
     commit(h);
 }
 
+static void two_epochs_at_once(History *h)
+{
+    create_replica(h, "s1", 1);
+    publish(h, "s2", 10);
+    create_replica(h, "s2", 0);
+    put_order(h, NODE_B, "s1", 1, 400, "load");
+    h->epoch++;
+    put_order(h, NODE_B, "s2", 0, 10, "load");
+    commit(h);
+}
+
 /* ---- placement ---- */
 
 static void assigned_twice(History *h)
@@ -139,6 +158,15 @@ static void no_replica(History *h)
 {
     publish(h, "s2", 100);
     put_order(h, NODE_B, "s2", 0, 100, "load");
+    commit(h);
+}
+
+static void no_snapshot(History *h)
+{
+    create_replica(h, "s1", 1);
+    del(h, "published/snapshots/s1");
+    commit(h);
+    put_order(h, NODE_B, "s1", 1, 400, "load");
     commit(h);
 }
 
@@ -244,6 +272,34 @@ static void replica_goes_while_assigned(History *h)
 static void replica_of_no_snapshot(History *h)
 {
     create_replica(h, "s9", 0);
+}
+
+static void replica_of_a_snapshot_that_is_deleted(History *h)
+{
+    put(h, 0, "decided/deletions/s1",
+        "{\"uri\":\"s3://bucket/s1/\",\"snapshotRevision\":5,\"decidedAt\":6}");
+    recorded_by_hand(h->recorded, commit(h));
+    create_replica(h, "s1", 1);
+}
+
+static void replica_of_no_service(History *h)
+{
+    put(h, 0, "published/snapshots/s2",
+        "{\"service\":\"nobodys\",\"startTime\":1,\"endTime\":%" G_GINT64_FORMAT
+        ",\"sizeBytes\":1,\"uri\":\"s3://bucket/s2/\"}",
+        T0);
+    commit(h);
+    put(h, 0, "decided/replicas/s2.default.0",
+        "{\"snapshot\":\"s2\",\"service\":\"nobodys\",\"set\":\"default\",\"ordinal\":0,"
+        "\"expiresAt\":%" G_GINT64_FORMAT "}",
+        T0 + 3600 * 1000);
+    commit(h);
+}
+
+static void replica_of_a_paused_service(History *h)
+{
+    accept_spec(h, "services/svc", "{\"owner\":\"t\",\"paused\":true}");
+    create_replica(h, "s1", 1);
 }
 
 static void replica_too_many(History *h)
@@ -444,15 +500,18 @@ static const Wrong wrongs[] = {
     ROW(FENCE, no_kind, "no controller may write this"),
     ROW(FENCE, manager_desires, "a manager wrote desired/services/more"),
     ROW(FENCE, agent_publishes, "an agent wrote published/snapshots/s2"),
+    ROW(FENCE, manager_answers, "a manager wrote actual/items/"),
     ROW(FENCE, badly_formed, "is not well-formed"),
     ROW(FENCE, over_what_does_not_parse, "admission wrote over"),
     ROW(FENCE, anothers_lease, "leaders/admission/00000000000000b8 was written by a manager"),
     ROW(FENCE, event_of_nobody, "no controller may write this"),
     ROW(FENCE, evictor_loads, "cache-evictor orders load over nothing"),
+    ROW(FENCE, two_epochs_at_once, "it was written by cache-assigner under epoch"),
     ROW(PLACEMENT, assigned_twice, "s1.default.0 is assigned twice"),
     ROW(PLACEMENT, two_of_a_snapshot, "two replicas of s1 are on node-a"),
     ROW(PLACEMENT, beyond_capacity, "then node-a holds 901 of 1000 bytes"),
     ROW(PLACEMENT, no_replica, "there is no such replica"),
+    ROW(PLACEMENT, no_snapshot, "there is no such snapshot to load"),
     ROW(PLACEMENT, another_size, "is not what its replica and snapshot say"),
     ROW(PLACEMENT, another_set, "its node is in set extra, not default"),
     ROW(PLACEMENT, not_registered, "its node is not registered"),
@@ -466,6 +525,9 @@ static const Wrong wrongs[] = {
     ROW(RETENTION, replica_goes_while_wanted, "is deleted, but wanted"),
     ROW(RETENTION, replica_goes_while_assigned, "is deleted while a node has it"),
     ROW(RETENTION, replica_of_no_snapshot, "its snapshot is not there"),
+    ROW(RETENTION, replica_of_a_snapshot_that_is_deleted, "its snapshot is being deleted"),
+    ROW(RETENTION, replica_of_no_service, "its service is not accepted"),
+    ROW(RETENTION, replica_of_a_paused_service, "its service is paused"),
     ROW(RETENTION, replica_too_many, "its service wants no such replica"),
     ROW(RETENTION, replica_expired_long_ago, "it has been expired for"),
     ROW(RETENTION, replica_expires_wrongly, "its expiry is not endTime + window"),
@@ -548,7 +610,7 @@ static void good_eviction(void **state)
 {
     (void)state;
     g_autoptr(History) h = begin();
-    history_wait(h, 3600 * 1000);
+    history_wait(h, 3600 * 1000 - 1000); /* by a clock that is fast */
     put_order(h, NODE_A, "s1", 0, 400, "evict");
     gint64 order = commit(h);
     del(h, "actual/search/cache/" NODE_A "/s1");
@@ -596,9 +658,10 @@ static void good_handover(void **state)
     lead(h, "admission", 0xa4);
     put(h, 0, "decided/status/services/svc/admission", "{\"observedRevision\":1}");
     commit(h);
-    put(h, 0, "events/1",
+    put(h, 0xe1, "events/1",
         "{\"time\":1,\"controller\":\"cache-evictor\",\"reason\":\"X\",\"object\":\"x/y\"}");
     commit(h);
+    end_lease(h, 0xe1);
     create_replica(h, "s1", 1);
     put_order(h, NODE_B, "s1", 1, 400, "load");
     commit(h);
@@ -667,6 +730,32 @@ static void what_is_not_known_is_not_held_against_it(void **state)
     }
 }
 
+/* Values with no more than they need, and keys of any shape: nothing is taken for granted. */
+static void the_least_of_every_kind_is_judged(void **state)
+{
+    (void)state;
+    g_autoptr(History) h = begin();
+    RecordedResult result;
+    for (guint round = 0; round < 3; round++) {
+        for (guint kind = 0; kind < LH_N_KINDS; kind++) {
+            const char *names[] = {samples[kind].name, "", "x", "a/b/c/d", NULL};
+            for (guint i = 0; names[i] != NULL; i++) {
+                g_autofree char *key = lh_key((LhKind)kind, names[i]);
+                g_autofree char *value = sample_value((LhKind)kind, samples[kind].json);
+                if (round < 2)
+                    put_bytes(h, round == 0 ? 0 : 7, key, value, strlen(value));
+                else
+                    del(h, key);
+                commit(h);
+            }
+        }
+    }
+    judge(h, &result);
+    assert_int_equal(result.failed[INV_MODEL], 0);
+    assert_int_equal(result.commits, h->revision - 1);
+    recorded_result_clear(&result);
+}
+
 static void nothing_checked_is_a_failure(void **state)
 {
     (void)state;
@@ -707,6 +796,7 @@ int main(void)
         cmocka_unit_test(good_masses_up_to_ten),
         cmocka_unit_test(people),
         cmocka_unit_test(what_is_not_known_is_not_held_against_it),
+        cmocka_unit_test(the_least_of_every_kind_is_judged),
         cmocka_unit_test(nothing_checked_is_a_failure),
         cmocka_unit_test(many_violations_are_counted),
     };
