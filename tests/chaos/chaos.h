@@ -166,6 +166,8 @@ void schedule_free(Schedule *schedule);
 /* NULL, or the name in @only that is no fault. */
 const char *schedule_unknown(char *const *only);
 void schedule_start(Schedule *schedule);
+/* Each kind has happened as often as a run of CI's size wants. */
+gboolean schedule_is_enough(const Schedule *schedule);
 /* No new faults; those that last end at once. */
 void schedule_stop(Schedule *schedule);
 gboolean schedule_is_calm(World *world, gpointer schedule);

@@ -266,7 +266,7 @@ static gboolean heal_s3(Chaos *chaos, Occurrence *o)
 
 const Fault faults_of_processes[] = {
     {"kill-manager", "a manager: kill -9", FAULT_ANY, 100, 3000, 2, kill_manager, let_start},
-    {"kill-agent", "an agent: kill -9", FAULT_ANY, 100, 3000, 2, kill_agent, let_start},
+    {"kill-agent", "an agent: kill -9", FAULT_ANY, 100, 12000, 2, kill_agent, let_start},
     {"stop-manager", "a manager stands still for longer than its lease", FAULT_ANY, 6500, 9000, 1,
      freeze_manager, thaw},
     {"stop-agent", "an agent stands still for longer than its lease", FAULT_ANY, 6500, 9000, 1,

@@ -15,6 +15,7 @@
 struct Reader {
     Chaos *chaos;
     GThreadPool *pool;
+    GRand *rand;
     guint tick;
     guint going;
 };
@@ -150,7 +151,7 @@ static gboolean on_tick(gpointer data)
     Reader *reader = data;
     g_autoptr(GPtrArray) all = lh_mirror_list(reader->chaos->world->mirror, LH_KIND_SEARCH);
     if (all->len > 0 && reader->going < 4) {
-        const LhSearch *search = all->pdata[g_random_int_range(0, (gint32)all->len)];
+        const LhSearch *search = all->pdata[g_rand_int_range(reader->rand, 0, (gint32)all->len)];
         if (lh_object_known(&search->o) && search->url != NULL) {
             read_one(reader, search);
         }
@@ -167,6 +168,7 @@ Reader *reader_new(Chaos *chaos)
 {
     Reader *reader = g_new0(Reader, 1);
     reader->chaos = chaos;
+    reader->rand = g_rand_new_with_seed((guint32)chaos->options.seed + 2);
     reader->pool = g_thread_pool_new(fetch, NULL, 2, TRUE, NULL);
     return reader;
 }
@@ -194,5 +196,6 @@ void reader_free(Reader *reader)
         g_source_remove(reader->tick);
     }
     g_thread_pool_free(reader->pool, TRUE, TRUE);
+    g_rand_free(reader->rand);
     g_free(reader);
 }

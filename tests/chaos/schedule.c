@@ -229,6 +229,17 @@ const char *schedule_going(const Schedule *schedule)
     return o != NULL ? o->fault->name : "none";
 }
 
+gboolean schedule_is_enough(const Schedule *schedule)
+{
+    for (guint i = 0; i < schedule->rows->len; i++) {
+        const Row *row = row_at(schedule->rows, i);
+        if (row->wanted && row->count < row->fault->least) {
+            return FALSE;
+        }
+    }
+    return TRUE;
+}
+
 /* ---- what was done ---- */
 
 void schedule_print(Schedule *schedule, GString *lack)

@@ -37,7 +37,7 @@ static void check_answer(Inv *inv, const InvChange *change)
         inv_fail(inv, INV_PROTOCOL, "%s answers an older assignment than before", change->key);
 }
 
-/* A search key speaks of a live item of this node; both are written at once. */
+/* A search key speaks of a live item of this node, and says where it is served; both are written at once. */
 static void check_search(Inv *inv, const InvChange *change)
 {
     const LhSearch *search = (const LhSearch *)change->after;
@@ -47,6 +47,8 @@ static void check_search(Inv *inv, const InvChange *change)
     const LhItem *item = (const LhItem *)inv_get(inv, LH_KIND_ITEM, name);
     if (item == NULL || (lh_object_known(&item->o) && item->state != LH_ITEM_LIVE))
         inv_fail(inv, INV_PROTOCOL, "%s: %s is not live", change->key, name);
+    if (search->url == NULL)
+        inv_fail(inv, INV_PROTOCOL, "%s does not say where %s is served", change->key, name);
 }
 
 /* What begins to be live begins to be searchable: a node that says it before it holds the data could not. */
