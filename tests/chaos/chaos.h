@@ -12,6 +12,7 @@
  *   load.c      snapshots and edits
  *   reader.c    reads from the agents what etcd says can be read there
  *   counts.c    how much happened
+ *   bugs.c      planted bugs, which a run must find; planted.c is what has them
  *   judge.c     what must be so at the end; the history itself is judged by tests/invariants
  *
  * All of it runs on the main loop of one thread; what blocks it blocks for a second or two at most.
@@ -205,6 +206,11 @@ void counts_end(Chaos *chaos);
 void judge_rest(Chaos *chaos);
 /* All that etcd has recorded, against the invariants. What is wrong is added to chaos->wrong. */
 void judge_history(Chaos *chaos);
+
+/* ---- planted bugs (bugs.c) ---- */
+
+/* Runs this program with each of the first @most planted bugs of a table: each must be found. TAP; the exit code. */
+int bugs_run(const char *self, guint most);
 
 /* ---- all of it ---- */
 

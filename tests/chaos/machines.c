@@ -230,7 +230,8 @@ Machine *machine_choose(Chaos *chaos, gboolean manager, gboolean agent)
 {
     Machine *free_ones[CHAOS_MACHINES];
     guint n = 0;
-    Machine *leader = manager && g_rand_int_range(chaos->rand, 0, 3) > 0 ? leading(chaos) : NULL;
+    gboolean rather_leader = manager && g_rand_int_range(chaos->rand, 0, agent ? 3 : 6) > 0;
+    Machine *leader = rather_leader ? leading(chaos) : NULL;
     if (leader != NULL) {
         return leader;
     }

@@ -228,6 +228,7 @@ static gboolean read_options(int argc, char **argv)
     gint64 seed = 1;
     double minutes = 0, hours = 0;
     gboolean list = FALSE;
+    gint bugs = 0;
     g_autofree char *only = NULL;
     char *bug = NULL;
     const GOptionEntry entries[] = {
@@ -242,6 +243,8 @@ static gboolean read_options(int argc, char **argv)
         {"bug", 0, 0, G_OPTION_ARG_STRING, &bug, "run leasehold-bugs with this planted bug", "BUG"},
         {"unguarded", 0, 0, G_OPTION_ARG_NONE, &options->unguarded,
          "managers that nothing but the fence stops (leasehold-bugs)", NULL},
+        {"bugs", 0, 0, G_OPTION_ARG_INT, &bugs, "run with the first N planted bugs, and find each",
+         "N"},
         {NULL, 0, 0, G_OPTION_ARG_NONE, NULL, NULL, NULL},
     };
     g_autoptr(GOptionContext) context = g_option_context_new(
@@ -254,6 +257,9 @@ static gboolean read_options(int argc, char **argv)
     if (list) {
         schedule_list();
         exit(0);
+    }
+    if (bugs > 0) {
+        exit(bugs_run("/proc/self/exe", (guint)bugs));
     }
     options->seed = (guint64)seed;
     options->bug = bug;
