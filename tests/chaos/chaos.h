@@ -42,7 +42,7 @@ typedef struct Schedule Schedule;
 #define CHAOS_COUNTERS(X)                                  \
     X(published, "snapshots published", 50)                \
     X(retired, "snapshots retired", 5)                     \
-    X(edits, "edits of services", 12)                      \
+    X(edits, "edits of services", 6)                       \
     X(invalid_edits, "invalid edits", 2)                   \
     X(bad_values, "snapshots overwritten with rubbish", 2) \
     X(settings_edits, "edits of settings", 2)              \

@@ -10,7 +10,9 @@
 
 #define JUNK       "/chaos-junk/"
 #define JUNK_BYTES 1000000
-#define MARKER     PREFIX "desired/services/marker"
+#define MARKERS    3
+/* A watch that resumes looks one revision further back than the last that it has heard. */
+#define BEHIND 2
 
 static EtcdProcess *member(Chaos *chaos, guint i)
 {
@@ -278,7 +280,7 @@ static gboolean post_job(Chaos *chaos, Occurrence *o, const char *path, char *bo
 
 static gboolean compact(Chaos *chaos, Occurrence *o)
 {
-    gint64 revision = recorder_revision(chaos->recorder);
+    gint64 revision = recorder_revision(chaos->recorder) - BEHIND;
     if (revision <= chaos->compacted) {
         return FALSE;
     }
@@ -321,12 +323,28 @@ static gint64 post_kv(Chaos *chaos, const char *path, const char *key, const cha
     return number_in(reply, "revision");
 }
 
-static gint64 put_marker(Chaos *chaos)
+/* Keys of people: written before etcd is full, they can be deleted then, so that history goes on. */
+static gboolean put_markers(Chaos *chaos)
 {
     static const char value[] = "{\"spec\":{\"owner\":\"marker\"}}";
     g_autofree char *encoded = g_base64_encode((const guchar *)value, strlen(value));
     g_autofree char *more = g_strdup_printf(",\"value\":\"%s\"", encoded);
-    return post_kv(chaos, "/v3/kv/put", MARKER, more);
+    gboolean ok = TRUE;
+    for (guint i = 0; i < MARKERS; i++) {
+        g_autofree char *key = g_strdup_printf(PREFIX "desired/services/marker-%u", i);
+        ok = ok && post_kv(chaos, "/v3/kv/put", key, more) > 0;
+    }
+    return ok;
+}
+
+static gboolean delete_markers(Chaos *chaos)
+{
+    gboolean ok = TRUE;
+    for (guint i = 0; i < MARKERS; i++) {
+        g_autofree char *key = g_strdup_printf(PREFIX "desired/services/marker-%u", i);
+        ok = ok && post_kv(chaos, "/v3/kv/deleterange", key, "") > 0;
+    }
+    return ok;
 }
 
 static gint64 delete_junk(Chaos *chaos)
@@ -362,7 +380,7 @@ static void fill(Chaos *chaos)
 
 static gboolean begin_nospace(Chaos *chaos, Occurrence *o)
 {
-    if (put_marker(chaos) == 0) {
+    if (!put_markers(chaos)) {
         return FALSE;
     }
     o->step = FILLING;
@@ -384,13 +402,15 @@ static gboolean end_nospace(Chaos *chaos, Occurrence *o)
         }
         return FALSE;
     case FULL:
-        if (delete_junk(chaos) > 0) {
-            o->number = post_kv(chaos, "/v3/kv/deleterange", MARKER, "");
-            o->step = o->number > 0 ? CLEARED : FULL;
+        if (o->number == 0) {
+            o->number = delete_junk(chaos);
+        }
+        if (o->number > 0 && delete_markers(chaos)) {
+            o->step = CLEARED;
         }
         return FALSE;
     case CLEARED:
-        if (recorder_revision(chaos->recorder) >= o->number) {
+        if (recorder_revision(chaos->recorder) >= o->number + BEHIND) {
             GError *error = NULL;
             if (!etcd_process_compact(member(chaos, 0), o->number, &error)) {
                 return say_error(chaos, o, error);
