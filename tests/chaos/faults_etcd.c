@@ -194,17 +194,24 @@ static gboolean replace_member(Chaos *chaos, Occurrence *o)
     return TRUE;
 }
 
-/* The new one has written all of the log, so what was compacted long ago takes space in it. */
+/* The new one has written all of the log, so what was compacted long ago takes space in it, perhaps too much;
+ * and no member is healthy while an alarm is raised. */
 static gboolean tidy_member(Chaos *chaos, Occurrence *o)
 {
     GError *error = NULL;
-    if (!revive(chaos, o)) {
+    EtcdProcess *etcd = member(chaos, o->member);
+    if (!etcd_cluster_has_leader(chaos->world->cluster, o->member)) {
         return FALSE;
+    }
+    /* A linearizable read is answered when it has written all of it. */
+    g_autofree char *read = etcd_process_post(etcd, "/v3/kv/range", "{\"key\":\"eA==\"}", &error);
+    if (read == NULL) {
+        return say_error(chaos, o, error);
     }
     if (!defragment_member(chaos, o->member, &error)) {
         return say_error(chaos, o, error);
     }
-    return disarm(chaos);
+    return disarm(chaos) && revive(chaos, o);
 }
 
 static gboolean finish_replacing(Chaos *chaos, Occurrence *o)
