@@ -103,7 +103,7 @@ static void explain_plans(gconstpointer index, const LhPlanContext *context, con
 
     for (const LhController *const *c = lh_controllers(); *c != NULL; c++) {
         g_autoptr(LhPlan) plan = lh_plan_new(TRUE);
-        gboolean paused = (*c)->settings(index, (*c)->name)->paused;
+        gboolean paused = lh_controller_paused(*c, index);
         (*c)->plan(index, context, plan);
         for (guint i = 0; i < plan->notes->len; i++) {
             const LhPlanNote *note = &g_array_index(plan->notes, LhPlanNote, i);

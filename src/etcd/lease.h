@@ -16,7 +16,8 @@ typedef struct {
     void (*granted)(gint64 lease, gint64 ttl_s, gpointer data);
     /* The local deadline has passed without an answer: in doubt. Renewing goes on. May be NULL. */
     void (*doubt)(gpointer data);
-    /* An answer came after doubt: the lease lives after all. May be NULL. */
+    /* An answer came after the deadline, with or without a doubt before it (a process that stood still hears
+     * of both at once): the lease lives after all. May be NULL. */
     void (*renewed)(gpointer data);
     /* etcd said that the lease does not exist. The LhLease is idle; lh_lease_restart asks for a new one. */
     void (*lost)(gpointer data);

@@ -29,7 +29,8 @@
     X(RETENTION, retention, "retention") \
     X(PROTOCOL, protocol, "protocol")    \
     X(ADMISSION, admission, "admission") \
-    X(HEALTH, health, "health")
+    X(HEALTH, health, "health")          \
+    X(MONITOR, monitor, "monitor")
 
 typedef enum {
 #define X(id, variable, name) INV_##id,
@@ -101,6 +102,7 @@ typedef struct {
     X(moved_back, "items back on a returned node") \
     X(evictions, "evictions ordered")              \
     X(evicted, "assignments ended by an answer")   \
+    X(taken_back, "loads taken back")              \
     X(lost, "assignments ended by a lost node")
 
 typedef struct {

@@ -16,6 +16,7 @@ static const struct {
     {"cache-assigner", BIT(ASSIGNMENT) | BIT(RETRY) | BIT(STATUS),
      BIT(ASSIGNMENT) | BIT(RETRY) | BIT(REPLICA) | BIT(STATUS)},
     {"cache-evictor", BIT(ASSIGNMENT) | BIT(BRAKE) | BIT(STATUS), BIT(BRAKE) | BIT(STATUS)},
+    {"cluster-monitor", BIT(ASSIGNMENT) | BIT(STATUS), BIT(STATUS)},
     {"failure-detector", BIT(HEALTH), BIT(HEALTH)},
 };
 

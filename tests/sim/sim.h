@@ -137,6 +137,7 @@ typedef struct {
     X(evictions, "evictions ordered", 790)                 \
     X(evicted, "assignments ended by an answer", 1200)     \
     X(lost, "assignments ended by a lost node", 3800)      \
+    X(taken_back, "loads taken back", 1)                   \
     X(registrations, "registrations", 1000)                \
     X(mirror_checks, "mirrors compared", 95000)            \
     X(fold_checks, "indexes folded anew", 610)             \
