@@ -128,7 +128,23 @@ static gint64 leaves_window_at(const LhOrdered *row)
     return row->at + SLICE_MS + WINDOW_MS;
 }
 
-/* How many of what was reserved last are still to be ordered: due then, and unchanged since. */
+/* How many were ordered since the Status was written, of those whose eviction has not ended. */
+static gint64 ordered_since(const Round *round)
+{
+    gint64 n = 0;
+
+    for (GTreeNode *node = g_tree_node_first(round->fleet->unsettled); node != NULL;
+         node = g_tree_node_next(node)) {
+        const LhFleetAssignment *target = lh_tree_record(node);
+        const LhAssignment *order = (const LhAssignment *)target->object;
+        n += target->watch == LH_WATCH_EVICTING && order->o.mod_rev > round->status->o.mod_rev &&
+             g_strcmp0(order->controller, "cache-evictor") == 0;
+    }
+    return n;
+}
+
+/* How many of what was reserved last are still to be ordered: due then, and unchanged since. What has come since
+ * may look like that too, when it is due because something was deleted; so what was ordered is taken off. */
 static gint64 pending(const Round *round)
 {
     const LhStatus *status = round->status;
@@ -141,7 +157,7 @@ static gint64 pending(const Round *round)
     if (leaves_window_at(last) <= round->context->now_ms)
         return 0;
     g_autoptr(GPtrArray) targets = eligible(round->fleet, last->at, status->o.mod_rev, &next_ms);
-    return MIN(status->reserved, targets->len);
+    return MIN(MAX(0, status->reserved - ordered_since(round)), targets->len);
 }
 
 static gint64 ordered_lately(const Round *round)
