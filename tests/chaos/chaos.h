@@ -180,9 +180,11 @@ void schedule_list(void);
 /* ---- load (load.c), reader (reader.c) ---- */
 
 Load *load_new(Chaos *chaos);
+/* When no callback of its writes can come any more. */
 void load_free(Load *load);
 void load_begin(Load *load); /* settings and services, once; returns when they are written */
 void load_start(Load *load);
+void load_halt(Load *load);    /* begins nothing more */
 void load_stop(Load *load);    /* returns when all that was begun has been answered */
 void load_confirm(Load *load); /* releases every brake */
 const S3File *load_files(const char *name, guint *n); /* of the snapshot */
@@ -190,6 +192,7 @@ const S3File *load_files(const char *name, guint *n); /* of the snapshot */
 Reader *reader_new(Chaos *chaos);
 void reader_free(Reader *reader);
 void reader_start(Reader *reader);
+void reader_halt(Reader *reader);
 void reader_stop(Reader *reader);
 
 /* ---- counts (counts.c) ---- */

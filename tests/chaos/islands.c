@@ -49,6 +49,9 @@ static void sit(int ready)
 {
     char byte = 0;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    /* A terminal's Ctrl-C is for its parent. */
+    signal(SIGINT, SIG_IGN);
+    signal(SIGTERM, SIG_IGN);
     if (unshare(CLONE_NEWNET) != 0 || write(ready, &byte, 1) != 1) {
         _exit(1);
     }

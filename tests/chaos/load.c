@@ -352,12 +352,17 @@ void load_start(Load *load)
     load->tick = g_timeout_add(TICK_MS, on_tick, load);
 }
 
-void load_stop(Load *load)
+void load_halt(Load *load)
 {
     if (load->tick != 0) {
         g_source_remove(load->tick);
     }
     load->tick = 0;
+}
+
+void load_stop(Load *load)
+{
+    load_halt(load);
     world_poll(load->chaos->world, is_idle, load, "all writes are answered");
     /* The last word is a valid one. */
     mend(load);
@@ -372,9 +377,7 @@ void load_free(Load *load)
     if (load == NULL) {
         return;
     }
-    if (load->tick != 0) {
-        g_source_remove(load->tick);
-    }
+    load_halt(load);
     g_rand_free(load->rand);
     g_hash_table_unref(load->busy);
     g_ptr_array_unref(load->snapshots);

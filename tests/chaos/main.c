@@ -6,13 +6,16 @@
  */
 #include "chaos.h"
 
+#include <glib-unix.h>
 #include <glib/gstdio.h>
+#include <signal.h>
 #include <string.h>
 
-#define CI_MS     72000
-#define QUOTA     "--quota-backend-bytes=33554432"
-#define HEAL_MS   120000
-#define LONGER_MS 90000
+#define CI_MS       72000
+#define QUOTA       "--quota-backend-bytes=33554432"
+#define INTERRUPTED "interrupted"
+#define HEAL_MS     120000
+#define LONGER_MS   90000
 
 static Chaos chaos;
 
@@ -107,8 +110,8 @@ static int end(void **state)
         keep();
     }
     schedule_free(chaos.schedule);
-    reader_free(chaos.reader);
-    load_free(chaos.load);
+    reader_halt(chaos.reader);
+    load_halt(chaos.load);
     recorder_free(chaos.recorder);
     /* Those who stand still, or whom nobody answers, could not end. */
     for (guint i = 0; i < CHAOS_MACHINES; i++) {
@@ -118,6 +121,8 @@ static int end(void **state)
         }
     }
     g_autofree char *wrong = world_free(chaos.world);
+    reader_free(chaos.reader);
+    load_free(chaos.load);
     machines_free(&chaos);
     net_free(chaos.net);
     s3_process_free(chaos.s3);
@@ -180,6 +185,16 @@ static gboolean time_is_up(World *world, gpointer data)
                                     (!is_whole() || schedule_is_enough(chaos.schedule)));
 }
 
+/* Once: the run has failed, and removes what it has made. Twice: it ends at once. */
+static gboolean on_signal(gpointer data)
+{
+    if (strstr(chaos.wrong->str, INTERRUPTED) != NULL) {
+        exit(1);
+    }
+    chaos_wrong(&chaos, INTERRUPTED);
+    return G_SOURCE_CONTINUE;
+}
+
 static void fail_if_wrong(void)
 {
     if (chaos.wrong->len > 0) {
@@ -190,6 +205,8 @@ static void fail_if_wrong(void)
 
 static void survives_chaos(void **state)
 {
+    guint signals[] = {g_unix_signal_add(SIGINT, on_signal, NULL),
+                       g_unix_signal_add(SIGTERM, on_signal, NULL)};
     counts_begin(&chaos);
     machines_start(&chaos);
     load_begin(chaos.load);
@@ -199,6 +216,9 @@ static void survives_chaos(void **state)
     chaos_say(&chaos, "faults begin");
     gint64 until_ms = chaos_ms(&chaos) + chaos.options.chaos_ms;
     world_until(chaos.world, time_is_up, &until_ms, chaos.options.chaos_ms + LONGER_MS);
+    if (strstr(chaos.wrong->str, INTERRUPTED) != NULL) {
+        fail_if_wrong();
+    }
     schedule_stop(chaos.schedule);
     if (!world_until(chaos.world, schedule_is_calm, chaos.schedule, HEAL_MS)) {
         world_fail(chaos.world, "%s could not be ended", schedule_going(chaos.schedule));
@@ -217,6 +237,8 @@ static void survives_chaos(void **state)
         world_fail(chaos.world, "it was too little to prove anything: %s", lack);
     }
     passed = TRUE;
+    g_source_remove(signals[0]);
+    g_source_remove(signals[1]);
 }
 
 /* ---- arguments ---- */

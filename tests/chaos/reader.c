@@ -22,7 +22,7 @@ struct Reader {
 
 typedef struct {
     Reader *reader;
-    char *url, *key, *uri, *name;
+    char *url, *key, *uri;
     gint64 mod_rev;
     const Proc *proc;
     S3File file;
@@ -36,7 +36,6 @@ static void read_free(Read *r)
     g_free(r->url);
     g_free(r->key);
     g_free(r->uri);
-    g_free(r->name);
     g_string_free(r->body, TRUE);
     g_free(r);
 }
@@ -138,7 +137,6 @@ static void read_one(Reader *reader, const LhSearch *search)
     g_autofree char *key = lh_key(LH_KIND_SEARCH, search->o.name);
     r->key = g_strconcat(PREFIX, key, NULL);
     r->uri = lh_uri_text(&snapshot->uri);
-    r->name = g_strdup(search->snapshot);
     r->mod_rev = search->o.mod_rev;
     r->proc = proc;
     r->body = g_string_new(NULL);
@@ -178,12 +176,17 @@ void reader_start(Reader *reader)
     reader->tick = g_timeout_add(TICK_MS, on_tick, reader);
 }
 
-void reader_stop(Reader *reader)
+void reader_halt(Reader *reader)
 {
     if (reader->tick != 0) {
         g_source_remove(reader->tick);
     }
     reader->tick = 0;
+}
+
+void reader_stop(Reader *reader)
+{
+    reader_halt(reader);
     world_poll(reader->chaos->world, is_idle, reader, "all reads have ended");
 }
 
@@ -192,9 +195,7 @@ void reader_free(Reader *reader)
     if (reader == NULL) {
         return;
     }
-    if (reader->tick != 0) {
-        g_source_remove(reader->tick);
-    }
+    reader_halt(reader);
     g_thread_pool_free(reader->pool, TRUE, TRUE);
     g_rand_free(reader->rand);
     g_free(reader);

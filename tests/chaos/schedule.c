@@ -13,7 +13,7 @@
 
 typedef struct {
     const Fault *fault;
-    guint count, empty; /* empty: it met nothing */
+    guint count;
     gboolean wanted;
 } Row;
 
@@ -183,7 +183,6 @@ static void end_due(Schedule *schedule)
         for (guint j = 0; j < schedule->rows->len; j++) {
             Row *row = row_at(schedule->rows, j);
             row->count += row->fault == o->fault && o->touched > 0;
-            row->empty += row->fault == o->fault && o->touched == 0;
         }
         chaos_say(chaos, "%s %s ends%s", o->fault->name, o->machine != NULL ? o->machine->name : "",
                   o->touched == 0 ? ", and has met nothing" : "");
