@@ -110,8 +110,10 @@ static char *check_up(Chaos *chaos)
     return nodes == CHAOS_AGENTS ? NULL : g_strdup_printf("%u nodes are registered", nodes);
 }
 
-/* Exactly one instance says that it leads @controller, and its plan is empty. */
-static char *check_plan(const cJSON *plans[CHAOS_MANAGERS], const char *controller, int at)
+/* Exactly one instance says that it leads @controller, and no plan has an op. Those that nothing but the fence stops
+ * (@unguarded) learn that they lead no more when they write, and may have nothing to write. */
+static char *check_plan(const cJSON *plans[CHAOS_MANAGERS], const char *controller, int at,
+                        gboolean unguarded)
 {
     guint leaders = 0;
     for (guint i = 0; i < CHAOS_MANAGERS; i++) {
@@ -123,7 +125,9 @@ static char *check_plan(const cJSON *plans[CHAOS_MANAGERS], const char *controll
                                    json_text(op, "key"));
         }
     }
-    return leaders == 1 ? NULL : g_strdup_printf("%s has %u leaders", controller, leaders);
+    return leaders == 1 || (unguarded && leaders > 0)
+               ? NULL
+               : g_strdup_printf("%s has %u leaders", controller, leaders);
 }
 
 static char *check_plans(Chaos *chaos)
@@ -143,7 +147,8 @@ static char *check_plans(Chaos *chaos)
         why = g_strdup("there are no controllers");
     }
     for (int at = 0; why == NULL && at < cJSON_GetArraySize(first); at++) {
-        why = check_plan(plans, json_text(cJSON_GetArrayItem(first, at), "controller"), at);
+        why = check_plan(plans, json_text(cJSON_GetArrayItem(first, at), "controller"), at,
+                         chaos->options.unguarded);
     }
     for (guint i = 0; i < CHAOS_MANAGERS; i++) {
         reply_free(replies[i]);
