@@ -271,8 +271,11 @@ void load_confirm(Load *load)
     g_autoptr(GPtrArray) brakes = lh_mirror_list(world->mirror, LH_KIND_BRAKE);
     for (guint i = 0; i < brakes->len; i++) {
         const LhBrake *brake = brakes->pdata[i];
+        /* A Brake that is written again wants to be confirmed again, even of the same plan. */
+        g_autofree char *this_one = g_strdup_printf("%s at %" G_GINT64_FORMAT, brake->o.name,
+                                                    brake->o.mod_rev);
         if (!lh_object_known(&brake->o) || brake->confirmed_at >= 0 ||
-            g_strcmp0(load->confirmed, brake->plan_hash) == 0) {
+            g_strcmp0(load->confirmed, this_one) == 0) {
             continue;
         }
         g_autofree char *key = g_strconcat("desired/confirmations/", brake->o.name, NULL);
@@ -280,7 +283,7 @@ void load_confirm(Load *load)
                       g_strdup_printf("{\"spec\":{\"planHash\":\"%s\"}}", brake->plan_hash),
                       NULL)) {
             g_free(load->confirmed);
-            load->confirmed = g_strdup(brake->plan_hash);
+            load->confirmed = g_steal_pointer(&this_one);
             load->chaos->counters.confirmations++;
         }
     }
