@@ -706,7 +706,6 @@ static void an_orphan_that_changes_or_is_claimed_is_none(void **state)
     g_autoptr(World) changed = world_with(0, 0), young = world_with(0, 0),
                      claimed = world_with(0, 0);
     g_autoptr(World) unreadable = world_with(0, 0), raced = world_with(0, 0);
-    g_autofree char *name = orphan_name();
     World *all[] = {changed, young, claimed, unreadable, raced};
 
     (void)state;
