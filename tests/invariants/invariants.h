@@ -29,7 +29,8 @@
     X(RETENTION, retention, "retention") \
     X(PROTOCOL, protocol, "protocol")    \
     X(ADMISSION, admission, "admission") \
-    X(HEALTH, health, "health")
+    X(HEALTH, health, "health")          \
+    X(EXCLUSIVE, exclusive, "exclusive")
 
 typedef enum {
 #define X(id, variable, name) INV_##id,
@@ -101,7 +102,10 @@ typedef struct {
     X(moved_back, "items back on a returned node") \
     X(evictions, "evictions ordered")              \
     X(evicted, "assignments ended by an answer")   \
-    X(lost, "assignments ended by a lost node")
+    X(lost, "assignments ended by a lost node")    \
+    X(tasks_begun, "recovery tasks assigned")      \
+    X(tasks_done, "recovery tasks retired")        \
+    X(tasks_lost, "exclusive items of failed nodes")
 
 typedef struct {
 #define X(name, text) guint64 name;
@@ -163,6 +167,13 @@ void inv_restored(Inv *inv, gint64 now_ms, gint64 wall_ms);
 InvChange inv_restored_key(Inv *inv, const LhKv *kv);
 
 /* ---- questions ---- */
+
+/* Of an assignment, an item, a retry: whether it is of the cache pool, where an item may be on a node that
+ * is gone and on another; else the pool is exclusive. */
+static inline gboolean inv_is_cache(const char *name)
+{
+    return g_str_has_prefix(name, INV_POOL "/");
+}
 
 const LhObject *inv_get(const Inv *inv, LhKind kind, const char *name);
 const LhObject *inv_node(const Inv *inv, const char *node); /* its registration */
