@@ -105,7 +105,7 @@ static void explain_plans(gconstpointer index, const LhPlanContext *context, con
         if ((*c)->index != &lh_fleet_index)
             continue; /* of other pools */
         g_autoptr(LhPlan) plan = lh_plan_new(TRUE);
-        gboolean paused = (*c)->settings(index, (*c)->name)->paused;
+        gboolean paused = lh_controller_paused(*c, index);
         (*c)->plan(index, context, plan);
         for (guint i = 0; i < plan->notes->len; i++) {
             const LhPlanNote *note = &g_array_index(plan->notes, LhPlanNote, i);

@@ -30,7 +30,8 @@
     X(PROTOCOL, protocol, "protocol")    \
     X(ADMISSION, admission, "admission") \
     X(HEALTH, health, "health")          \
-    X(EXCLUSIVE, exclusive, "exclusive")
+    X(EXCLUSIVE, exclusive, "exclusive") \
+    X(MONITOR, monitor, "monitor")
 
 typedef enum {
 #define X(id, variable, name) INV_##id,
@@ -102,6 +103,7 @@ typedef struct {
     X(moved_back, "items back on a returned node") \
     X(evictions, "evictions ordered")              \
     X(evicted, "assignments ended by an answer")   \
+    X(taken_back, "loads taken back")              \
     X(lost, "assignments ended by a lost node")    \
     X(tasks_begun, "recovery tasks assigned")      \
     X(tasks_done, "recovery tasks retired")        \

@@ -140,6 +140,7 @@ typedef struct {
     X(evictions, "evictions ordered", 790)                       \
     X(evicted, "assignments ended by an answer", 1200)           \
     X(lost, "assignments ended by a lost node", 3800)            \
+    X(taken_back, "loads taken back", 1)                         \
     X(tasks_published, "recovery tasks published", 2300)         \
     X(tasks_worked, "times a recovery task was worked on", 2600) \
     X(tasks_begun, "recovery tasks assigned", 2600)              \
