@@ -319,6 +319,11 @@ static void a_failing_task_waits_is_parked_and_tried_again(void **state)
     world_put(world, "decided/retries/recovery/bad",
               "{\"attempt\":4,\"notBefore\":1,\"message\":\"before\",\"node\":\"r-1\"}");
     world_wait(world, parked, NULL, "the task is parked");
+    g_autoptr(Run) listed = cli(manager, "get", "recoverytasks", NULL);
+    assert_non_null(strstr(listed->out, "Parked"));
+    g_autoptr(Run) why = cli(manager, "explain", "recovery/bad", NULL);
+    assert_int_equal(why->code, 0);
+    assert_non_null(strstr(why->out, "the broker is away"));
     check_runs(world, "bad 10-19\nbad 10-19\n");
     assert_true(metric(manager, "parked_items{pool=\"recovery\"}") == 1);
     touch(world, "finish");
@@ -334,13 +339,17 @@ static void what_takes_too_long_goes_elsewhere(void **state)
     World *world = *state;
     g_autofree char *exec = ticking(world);
 
-    manager_start(world, "manager", NULL);
+    Proc *manager = manager_start(world, "manager", NULL);
+
     world_put(world, "desired/settings/recovery-assigner",
               "{\"spec\":{\"recoveryTimeout\":\"3s\"}}");
     recovery_agent(world, "r-1", exec);
     publish(world, "slow", world->now_ms);
     g_autofree char *first = wait_holder(world, "slow", NULL);
     world_poll(world, both_tick, first, "the first node works");
+    g_autoptr(Run) listed = cli(manager, "get", "recoverytasks", NULL);
+    assert_non_null(strstr(listed->out, "Loading"));
+    assert_non_null(strstr(listed->out, first));
     recovery_agent(world, "r-2", exec);
     g_autofree char *next = wait_holder(world, "slow", first);
     world_poll(world, both_tick, next, "the next node works");
