@@ -5,6 +5,7 @@
  */
 #include "harness.h"
 #include "tests/fakes/relay.h"
+#include "tests/invariants/recorder.h"
 
 #include <glib/gstdio.h>
 #include <signal.h>
@@ -447,12 +448,55 @@ static void an_agent_that_is_cut_off(void **state)
     lose_a_node(*state, CUT_OFF);
 }
 
+static Recorder *record(World *world)
+{
+    g_autoptr(GError) error = NULL;
+    Recorder *recorder = recorder_start(world->env, world->client, PREFIX, NULL, &error);
+
+    if (recorder == NULL)
+        world_fail(world, "%s", error->message);
+    return recorder;
+}
+
+typedef struct {
+    const Recorder *recorder;
+    gint64 revision;
+} Heard;
+
+static gboolean has_heard(World *world, gpointer data)
+{
+    const Heard *heard = data;
+
+    return recorder_error(heard->recorder) != NULL ||
+           recorder_revision(heard->recorder) >= heard->revision;
+}
+
+/* The history so far keeps the invariants, and so many tasks were retired in it. Frees the recorder. */
+static void check_history(World *world, Recorder *recorder, guint tasks)
+{
+    const RecordedTolerance tolerance = RECORDED_TOLERANCE;
+    Heard heard = {recorder, world_put(world, TASK("end"), "{\"partition\":7}")};
+    RecordedResult result;
+
+    world_poll(world, has_heard, &heard, "the recorder has heard of all");
+    assert_null(recorder_error(recorder));
+    recorded_check(recorder_history(recorder), &tolerance, &result);
+    if (result.violations > 0)
+        world_fail(world, "%s", (char *)result.said->pdata[0]);
+    assert_true(result.did[INV_EXCLUSIVE] >= 2 * tasks);
+    assert_int_equal(result.counters.tasks_begun, tasks);
+    assert_int_equal(result.counters.tasks_done, tasks);
+    recorded_result_clear(&result);
+    recorder_free(recorder);
+}
+
 /* Three managers, of which those that lead die in the middle. */
 static void managers_change_in_the_middle(void **state)
 {
     World *world = *state;
     g_autofree char *exec = script(world, "work", SAY "\nsleep 0.3");
     Proc *managers[3];
+    Recorder *recorder = record(world);
     GString *expected = g_string_new(NULL);
 
     for (guint i = 0; i < 3; i++) {
@@ -472,6 +516,7 @@ static void managers_change_in_the_middle(void **state)
     world_wait(world, all_retired, NULL, "all tasks are retired");
     g_autofree char *text = g_string_free(expected, FALSE);
     check_runs(world, text);
+    check_history(world, recorder, 30);
 }
 
 /* Each program with the rights of its role and no more. */
