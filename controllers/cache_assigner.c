@@ -183,16 +183,23 @@ static void take_failed(Round *round, const LhFleetAssignment *assignment)
     lh_plan_end(round->plan);
 }
 
+/* A registration never comes again, but with a backup. */
+static void rely_on_loss(Round *round, const LhFleetAssignment *assignment)
+{
+    g_autofree char *registration = g_strconcat(LH_POOL_CACHE "/", assignment->node->id, NULL);
+
+    if (!LH_BUG(LOST_NODE_UNCHECKED))
+        lh_plan_rely(round->plan, LH_KIND_NODE, registration, 0);
+}
+
 static void drop_lost(Round *round, const LhFleetAssignment *assignment, const char *rule,
                       const char *reason)
 {
     const LhFleetReplica *replica = assignment->replica;
-    g_autofree char *registration = g_strconcat(LH_POOL_CACHE "/", assignment->node->id, NULL);
 
     lh_plan_begin(round->plan);
     delete_assignment(round, assignment, rule, reason);
-    if (!LH_BUG(LOST_NODE_UNCHECKED))
-        lh_plan_rely(round->plan, LH_KIND_NODE, registration, 0);
+    rely_on_loss(round, assignment);
     /* Wanted again meanwhile, it would have had to wait for its node. */
     if (is_due(round, replica)) {
         lh_plan_rely(round->plan, LH_KIND_REPLICA, replica->name,
@@ -235,6 +242,7 @@ static gboolean move_back(Round *round, const LhFleetAssignment *assignment)
     reason = g_strdup_printf("%s came back as %s", host->name, node->id);
     lh_plan_begin(round->plan);
     delete_assignment(round, assignment, "node-returned", reason);
+    rely_on_loss(round, assignment);
     load(round, replica, node, "placed-returned", reason);
     lh_plan_end(round->plan);
     return TRUE;
@@ -298,16 +306,6 @@ static void plan_parked(Round *round, const LhFleetReplica *replica)
                    parked ? 1 : 0, round->context->now_ms);
 }
 
-static gboolean has_live(const LhFleetReplica *replica)
-{
-    for (guint i = 0; replica->assignments != NULL && i < replica->assignments->len; i++) {
-        const LhFleetAssignment *assignment = g_ptr_array_index(replica->assignments, i);
-        if (lh_fleet_load(assignment) != NULL && lh_fleet_answer(assignment) == LH_ITEM_LIVE)
-            return TRUE;
-    }
-    return FALSE;
-}
-
 static void plan_todo(Round *round, const LhFleetReplica *replica)
 {
     for (guint i = 0; replica->assignments != NULL && i < replica->assignments->len; i++) {
@@ -324,8 +322,8 @@ static void plan_todo(Round *round, const LhFleetReplica *replica)
         else
             take_evicted(round, assignment);
     }
-    if (replica->retry != NULL &&
-        (has_live(replica) || (replica->object == NULL && replica->assignments == NULL))) {
+    if (replica->retry != NULL && (lh_fleet_replica_live(replica) != NULL ||
+                                   (replica->object == NULL && replica->assignments == NULL))) {
         lh_plan_begin(round->plan);
         delete_retry(round, replica,
                      replica->object == NULL ? "its replica is gone" : "it is live");
@@ -444,7 +442,7 @@ static void place(Round *round, const LhFleetReplica *replica)
     LhPlaceItem item = {
         .set = replica->set,
         .size_bytes = lh_fleet_replica_bytes(replica),
-        .restored = ((const LhReplica *)replica->object)->restored,
+        .restored = ((const LhReplica *)replica->object)->restored && !LH_BUG(RESTORE_IN_REGULAR),
         .avoid_host = retry == NULL ? NULL : retry->node,
     };
     LhPlaceAnswer answer;
@@ -661,7 +659,7 @@ const LhController lh_cache_assigner = {
              LH_KIND_BIT(LH_KIND_ITEM) | LH_KIND_BIT(LH_KIND_NODE) | LH_KIND_BIT(LH_KIND_HEALTH) |
              LH_KIND_BIT(LH_KIND_RETRY) | LH_KIND_BIT(LH_KIND_ACCEPTED) |
              LH_KIND_BIT(LH_KIND_SNAPSHOT) | LH_KIND_BIT(LH_KIND_DELETION) |
-             LH_KIND_BIT(LH_KIND_STATUS),
+             LH_KIND_BIT(LH_KIND_STATUS) | LH_KIND_BIT(LH_KIND_RESTOREPROGRESS),
     .plan = cache_assigner_plan,
     .gauges = cache_assigner_gauges,
     .gauge_names = gauge_names,

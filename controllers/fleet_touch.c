@@ -58,6 +58,15 @@ static gint by_presence(gconstpointer a, gconstpointer b, gpointer data)
     return strcmp(((const LhFleetPresence *)a)->key, ((const LhFleetPresence *)b)->key);
 }
 
+static gint by_order(gconstpointer a, gconstpointer b, gpointer data)
+{
+    const LhFleetAssignment *left = a, *right = b;
+    gint order = compare_i64(left->evicting_rev, right->evicting_rev);
+
+    (void)data;
+    return order != 0 ? order : strcmp(left->key, right->key);
+}
+
 static gint by_watch(gconstpointer a, gconstpointer b, gpointer data)
 {
     const LhFleetAssignment *left = a, *right = b;
@@ -91,9 +100,11 @@ void lh_fleet_trees_init(LhFleet *fleet)
     fleet->todo = g_tree_new_full(by_replica_name, NULL, NULL, NULL);
     fleet->admit_todo = g_tree_new_full(by_subject, NULL, NULL, NULL);
     fleet->health_todo = g_tree_new_full(by_presence, NULL, NULL, NULL);
+    fleet->evicting = g_tree_new_full(by_order, NULL, NULL, NULL);
     fleet->unsettled = g_tree_new_full(by_watch, NULL, NULL, NULL);
     fleet->count_todo = g_tree_new_full(by_service_name, NULL, NULL, NULL);
     fleet->stuck_said = g_tree_new_full(by_text, NULL, g_free, (GDestroyNotify)lh_object_unref);
+    lh_fleet_restores_init(fleet);
 }
 
 void lh_fleet_trees_clear(LhFleet *fleet)
@@ -108,6 +119,7 @@ void lh_fleet_trees_clear(LhFleet *fleet)
     g_tree_unref(fleet->todo);
     g_tree_unref(fleet->admit_todo);
     g_tree_unref(fleet->health_todo);
+    g_tree_unref(fleet->evicting);
     g_tree_unref(fleet->unsettled);
     g_tree_unref(fleet->count_todo);
     g_tree_unref(fleet->stuck_said);
@@ -180,8 +192,7 @@ static LhFate fate_of(const LhFleetReplica *record)
     if (snapshot->object == NULL)
         return gone("snapshot-gone");
     if (replica->restored)
-        return fate(LH_FATE_KEEP, replica->expires_at < 0 ? G_MAXINT64 : replica->expires_at,
-                    "expired");
+        return lh_fleet_restored_fate(record);
     if (spec == NULL)
         return service != NULL && service->desired != NULL ? unknown("service-not-accepted")
                                                            : gone("service-deleted");
@@ -233,14 +244,14 @@ static gboolean assignment_todo(const LhFleetAssignment *assignment)
            answer == LH_ITEM_EVICTED || answer == LH_ITEM_DONE;
 }
 
-static gboolean is_live(const LhFleetReplica *replica)
+const LhItem *lh_fleet_replica_live(const LhFleetReplica *replica)
 {
     for (guint i = 0; replica->assignments != NULL && i < replica->assignments->len; i++) {
         const LhFleetAssignment *assignment = g_ptr_array_index(replica->assignments, i);
         if (lh_fleet_load(assignment) != NULL && lh_fleet_answer(assignment) == LH_ITEM_LIVE)
-            return TRUE;
+            return (const LhItem *)assignment->item;
     }
-    return FALSE;
+    return NULL;
 }
 
 static gboolean parked_differs(const LhFleet *fleet, const LhFleetReplica *replica)
@@ -262,7 +273,7 @@ static gboolean replica_todo(const LhFleet *fleet, const LhFleetReplica *replica
         if (assignment_todo(g_ptr_array_index(replica->assignments, i)))
             return TRUE;
     if (replica->retry != NULL && lh_object_known(replica->retry) &&
-        (is_live(replica) || (replica->object == NULL && !assigned(replica))))
+        (lh_fleet_replica_live(replica) != NULL || (replica->object == NULL && !assigned(replica))))
         return TRUE;
     return parked_differs(fleet, replica);
 }
@@ -317,7 +328,7 @@ static void count_replica(LhFleet *fleet, LhFleetReplica *replica)
     LhFleetService *of = replica->snapshot->service != NULL ? replica->snapshot->service
                                                             : replica->service;
     LhFleetService *old = replica->counted_in, *in = known ? of : NULL;
-    gboolean live = in != NULL && is_live(replica);
+    gboolean live = in != NULL && lh_fleet_replica_live(replica) != NULL;
 
     if (in == old && live == replica->counted_live)
         return;
@@ -346,6 +357,7 @@ void lh_fleet_touch_replica(LhFleet *fleet, LhFleetReplica *replica)
     gboolean free, ends;
 
     lh_fleet_link_orphan(fleet, replica, orphan_service(replica));
+    lh_fleet_link_restored(fleet, replica);
     count_replica(fleet, replica);
     set_order(fleet, replica, snapshot == NULL ? 0 : snapshot->end_time, fate_of(replica));
     replica->set = object != NULL && lh_object_known(replica->object) ? object->set : NULL;
@@ -356,6 +368,7 @@ void lh_fleet_touch_replica(LhFleet *fleet, LhFleetReplica *replica)
     set_bit(fleet->due_free, replica, LH_IN_DUE_FREE, free && ends && object != NULL);
     set_bit(fleet->due_assigned, replica, LH_IN_DUE_ASSIGNED, ends && has_load(replica));
     set_bit(fleet->todo, replica, LH_IN_TODO, replica_todo(fleet, replica));
+    lh_fleet_touch_restored(fleet, replica);
 }
 
 /* ---- snapshots ---- */
@@ -368,6 +381,13 @@ static const LhReplica *regular_replica(const LhFleet *fleet, const LhFleetSnaps
 
     *present = replica != NULL && replica->object != NULL;
     return *present && lh_object_known(replica->object) ? (const LhReplica *)replica->object : NULL;
+}
+
+/* Not created when it would expire within this: two instances whose clocks differ must not create and
+ * delete it in turns. A tenth of the window, at most 10 s. */
+gint64 lh_fleet_creation_margin_ms(const LhService *spec)
+{
+    return MIN(10000, spec->cache_window_ms / 10);
 }
 
 /* Whether replicas are missing, and whether some say another expiry than service and snapshot do. */
@@ -490,7 +510,8 @@ void lh_fleet_uncount(LhFleet *fleet, LhFleetAssignment *assignment)
     lh_places_touch(fleet->places, assignment->node->host);
     count(assignment, -1);
     fleet->assigned_items -= assignment->items;
-    fleet->evicting_items -= assignment->evicting;
+    if (assignment->evicting)
+        g_tree_remove(fleet->evicting, assignment);
     assignment->bytes = assignment->items = 0;
     assignment->loading = assignment->evicting = assignment->unsized = FALSE;
 }
@@ -498,7 +519,6 @@ void lh_fleet_uncount(LhFleet *fleet, LhFleetAssignment *assignment)
 static void recount(LhFleet *fleet, LhFleetAssignment *assignment)
 {
     const LhAssignment *load = lh_fleet_load(assignment);
-    const LhReplica *replica = (const LhReplica *)assignment->replica->object;
 
     lh_fleet_uncount(fleet, assignment);
     if (assignment->object == NULL)
@@ -507,8 +527,7 @@ static void recount(LhFleet *fleet, LhFleetAssignment *assignment)
     assignment->bytes = lh_object_known(assignment->object)
                             ? ((const LhAssignment *)assignment->object)->size_bytes
                             : lh_fleet_replica_bytes(assignment->replica);
-    assignment->restored = replica != NULL && lh_object_known(assignment->replica->object) &&
-                           replica->restored;
+    assignment->restored = assignment->replica->is_restored;
     assignment->loading = load != NULL && lh_fleet_answer(assignment) != LH_ITEM_LIVE;
     assignment->evicting = load == NULL && lh_object_known(assignment->object);
     if (LH_BUG(EVICTING_IS_FREE) && assignment->evicting)
@@ -517,7 +536,10 @@ static void recount(LhFleet *fleet, LhFleetAssignment *assignment)
                           lh_fleet_snapshot_object(assignment->replica->snapshot) == NULL;
     count(assignment, 1);
     fleet->assigned_items += assignment->items;
-    fleet->evicting_items += assignment->evicting;
+    if (!assignment->evicting)
+        return;
+    assignment->evicting_rev = assignment->object->mod_rev;
+    g_tree_insert(fleet->evicting, assignment, assignment);
 }
 
 static LhFleetWatch watch_of(const LhFleetAssignment *assignment, gint64 *since)

@@ -23,7 +23,9 @@
     X(WATCH_SKIPS_ONE, "watch-skips-one", 12, "a watch resumes one revision too late")             \
     X(TORN_REVISION, "torn-revision", 12, "a fragment is taken for a whole revision")              \
     X(REGRESSION_IGNORED, "regression-ignored", 12, "a restored etcd puts nothing on the brake")   \
-    X(OLD_ANSWER_COUNTS, "old-answer-counts", 12, "an answer to an older order counts")            \
+    X(OLD_CONFIRMATION_COUNTS, "old-confirmation-counts", 120,                                     \
+      "what was confirmed before etcd went back is confirmed")                                     \
+    X(OLD_ANSWER_COUNTS, "old-answer-counts", 120, "an answer to an older order counts")           \
     X(END_WITHOUT_ANSWER, "end-without-answer", 3, "an evicted assignment goes unanswered")        \
     X(LOST_NODE_UNCHECKED, "lost-node-unchecked", 3, "a lost node's registration is not compared") \
     X(NO_FAILURE_GRACE, "no-failure-grace", 3, "a lost node's items do not wait for its return")   \
@@ -34,6 +36,9 @@
     X(BRAKE_FORGETS, "brake-forgets", 3, "a new leader forgets what was evicted lately")           \
     X(LAST_GOOD_FORGOTTEN, "last-good-forgotten", 12,                                              \
       "a new leader withdraws the last good value")                                                \
+    X(RESTORE_LETS_GO, "restore-lets-go", 12, "what a Pending restore created expires")            \
+    X(RESTORE_TTL_AT_ONCE, "restore-ttl-at-once", 3, "a ttl is counted from the creation")         \
+    X(RESTORE_IN_REGULAR, "restore-in-regular", 3, "restored replicas are placed as regular ones") \
     X(FAILED_TOO_SOON, "failed-too-soon", 3, "a lost node is called failed at once")               \
     X(LIVE_WHILE_LOADING, "live-while-loading", 3, "a node says live while it loads")              \
     X(EVICTED_TOO_SOON, "evicted-too-soon", 3, "a node says evicted while it holds the data")      \

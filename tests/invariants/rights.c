@@ -18,6 +18,8 @@ static const struct {
     {"cache-evictor", BIT(ASSIGNMENT) | BIT(BRAKE) | BIT(STATUS), BIT(BRAKE) | BIT(STATUS)},
     {"recovery-assigner", BIT(ASSIGNMENT) | BIT(RETRY) | BIT(STATUS),
      BIT(ASSIGNMENT) | BIT(RETRY) | BIT(STATUS) | BIT(RECOVERYTASK) | BIT(ITEM)},
+    {"restore-manager", BIT(REPLICA) | BIT(RESTOREPROGRESS) | BIT(STATUS),
+     BIT(RESTOREPROGRESS) | BIT(STATUS)},
     {"cluster-monitor", BIT(ASSIGNMENT) | BIT(STATUS), BIT(STATUS)},
     {"failure-detector", BIT(HEALTH), BIT(HEALTH)},
 };

@@ -32,6 +32,7 @@
 #define LH_SIM_POOL       INV_POOL
 #define SIM_POOL_RECOVERY "recovery"
 #define SIM_MAX_PROCESSES 64
+#define SIM_BACKUPS       3 /* the last of them is of the last change of a Brake */
 
 typedef struct Sim Sim;
 typedef struct SimWork SimWork;
@@ -150,6 +151,13 @@ typedef struct {
     X(mirror_checks, "mirrors compared", 95000)                  \
     X(fold_checks, "indexes folded anew", 610)                   \
     X(settled_live, "items live in the end", 680)                \
+    X(restores_asked, "restores asked for", 900)                 \
+    X(restores_withdrawn, "restores withdrawn", 120)             \
+    X(restored, "restored replicas created", 700)                \
+    X(restore_expiries, "expiries of restored ones", 300)        \
+    X(restore_extended, "restored replicas extended", 50)        \
+    X(restores_refused, "restores refused", 55)                  \
+    X(restores_completed, "restores completed", 450)             \
     X(steps, "steps", 730000)                                    \
     X(simulated_s, "simulated seconds", 13000)
 
@@ -247,10 +255,11 @@ typedef struct SimProcess {
     LhRuntime *runtime;
     gint64 mirror_rev;
     guint64 applied;
-    guint mirrored;     /* objects in the mirror at mirror_rev */
-    guint64 digest;     /* of what its mirror has told */
-    guint timeline;     /* of etcd, when the mirror last heard of it */
-    gboolean regressed; /* its mirror saw etcd go back, and nobody has confirmed since */
+    guint mirrored;       /* objects in the mirror at mirror_rev */
+    guint64 digest;       /* of what its mirror has told */
+    guint timeline;       /* of etcd, when the mirror last heard of it */
+    gboolean regressed;   /* its mirror saw etcd go back, and nobody has confirmed since */
+    gint64 regressed_rev; /* … and was at this revision then */
     /* agents */
     const char *pool;
     const char *set, *zone;
@@ -354,6 +363,12 @@ void sim_check_mirror_still(SimProcess *process); /* it has not changed but by g
 void sim_check_mirror_regressed(SimProcess *process, gint64 from, gint64 to);
 void sim_check_fold(SimProcess *process);
 
+/* ---- sim_parse.c ---- */
+
+GHashTable *sim_parsed_new(void);
+/* What lh_object_parse() makes of it; @sim as for LhMirrorParse and InvOptions.parse. */
+LhObject *sim_parse(LhKind kind, const char *name, const LhKv *kv, gpointer sim);
+
 /* ---- people and faults ---- */
 
 /* One kind of thing that happens now and then. */
@@ -369,6 +384,12 @@ extern const SimActivity sim_people[]; /* ended by a NULL name */
 extern const SimActivity sim_faults[];
 
 void sim_people_begin(Sim *sim);
+/* sim_restores.c */
+void sim_restores_begin(Sim *sim);
+void sim_restores_ask(Sim *sim);
+void sim_restores_withdraw(Sim *sim);
+/* What is not as it should be yet; NULL: all is. g_free. */
+char *sim_restores_check(Sim *sim);
 /* What operators do about what waits for them: confirm brakes, unpark. */
 void sim_people_attend(Sim *sim, gboolean always);
 void sim_people_free(Sim *sim);
@@ -415,10 +436,12 @@ struct Sim {
     guint64 *stream;       /* the one in use */
     GPtrArray *activities; /* running ones; sim_run.c */
     GPtrArray *laters;
-    guint intensity; /* of faults, percent */
-    gboolean calm;   /* no more faults */
-    FakeEtcdBackup *backups[2];
-    gint64 backup_ms[2];
+    guint intensity;       /* of faults, percent */
+    gboolean calm;         /* no more faults */
+    GHashTable *parsed;    /* what was parsed lately; sim_parse.c */
+    GHashTable *confirmed; /* plan hash → gint64, revision of its Confirmation in this history */
+    FakeEtcdBackup *backups[SIM_BACKUPS];
+    gint64 backup_ms[SIM_BACKUPS];
     guint64 writes;
     GPtrArray *happened;
     gboolean failed;

@@ -70,6 +70,7 @@ void sim_people_begin(Sim *sim)
     sim_put(sim, "desired/settings/cache-assigner",
             "{\"spec\":{\"failureGrace\":\"15s\",\"restoreReservePercent\":10}}", 0);
     sim_put(sim, "desired/settings/cache-evictor", "{\"spec\":{\"evictGrace\":\"1s\"}}", 0);
+    sim_restores_begin(sim);
     sim_put(
         sim, "desired/settings/cluster-monitor",
         "{\"spec\":{\"stuckAssigned\":\"15s\",\"stuckLoading\":\"25s\",\"stuckEvicting\":\"30s\"}}",
@@ -369,10 +370,11 @@ static void scatter_junk(Sim *sim)
         "events/x",
     };
     static const LhKind kinds[] = {
-        LH_KIND_SERVICE, LH_KIND_SETTINGS, LH_KIND_SNAPSHOT,   LH_KIND_ACCEPTED,
-        LH_KIND_REPLICA, LH_KIND_RETRY,    LH_KIND_ASSIGNMENT, LH_KIND_HEALTH,
-        LH_KIND_BRAKE,   LH_KIND_STATUS,   LH_KIND_NODE,       LH_KIND_ITEM,
-        LH_KIND_SEARCH,  LH_KIND_LEADER,   LH_KIND_EVENT,      LH_KIND_RECOVERYTASK,
+        LH_KIND_SERVICE,         LH_KIND_SETTINGS,     LH_KIND_SNAPSHOT,   LH_KIND_ACCEPTED,
+        LH_KIND_REPLICA,         LH_KIND_RETRY,        LH_KIND_ASSIGNMENT, LH_KIND_HEALTH,
+        LH_KIND_BRAKE,           LH_KIND_STATUS,       LH_KIND_NODE,       LH_KIND_ITEM,
+        LH_KIND_SEARCH,          LH_KIND_LEADER,       LH_KIND_EVENT,      LH_KIND_RESTORE,
+        LH_KIND_RESTOREPROGRESS, LH_KIND_RECOVERYTASK,
     };
     if (sim_chance(sim, 20)) {
         put_junk(sim, strange[sim_below(sim, G_N_ELEMENTS(strange))]);
@@ -387,6 +389,18 @@ static void scatter_junk(Sim *sim)
 }
 
 /* ---- etcd was restored ---- */
+
+/* A search key is written again by nobody: its node must register anew. */
+static void remove_spoilt(Sim *sim, const char *key)
+{
+    const char *search = "actual/search/" LH_SIM_POOL "/";
+    sim_delete(sim, key);
+    if (!g_str_has_prefix(key, search))
+        return;
+    g_auto(GStrv) parts = g_strsplit(key + strlen(search), "/", 2);
+    g_autofree char *registration = g_strconcat("actual/nodes/" LH_SIM_POOL "/", parts[0], NULL);
+    sim_delete(sim, registration);
+}
 
 /* What did not parse in the backup does not come right by itself; nor do orders of people that they
  * have taken back since. */
@@ -404,7 +418,7 @@ static void sweep(Sim *sim, LhKind kind)
             sim_later(sim, sim_between(sim, 500, 30000), finish_snapshot, NULL, object->name, 0);
     }
     for (guint i = 0; i < keys->len; i++)
-        sim_delete(sim, keys->pdata[i]);
+        remove_spoilt(sim, keys->pdata[i]);
 }
 
 /* Some of it parses. */
@@ -415,7 +429,7 @@ static void sweep_junk(Sim *sim)
     for (GList *l = keys; l != NULL; l = l->next) {
         const LhKv *kv = sim_kv(sim, l->data);
         if (kv != NULL && is_junk(kv))
-            sim_delete(sim, l->data);
+            remove_spoilt(sim, l->data);
     }
 }
 
@@ -509,6 +523,8 @@ const SimActivity sim_people[] = {
     {"junk", 9000, 0, scatter_junk},
     {"cordon", 90000, 0, cordon},
     {"recover", 12000, 1, sim_people_recover},
+    {"ask for a restore", 25000, 1, sim_restores_ask},
+    {"withdraw a restore", 90000, 0, sim_restores_withdraw},
     {"attend", 15000, 1, attend},
     {NULL, 0, 0, NULL},
 };
