@@ -158,7 +158,7 @@ static void work_load(LhAgentWork *base, const char *item,
     SimRecovery *work = (SimRecovery *)base;
     Sim *sim = work->process->sim;
     gboolean faults = !sim->calm && !sim_off(sim, SIM_PART_WORK_FAULTS);
-    gint64 ms = faults && sim_chance(sim, 10) ? sim_between(sim, 20000, 90000)
+    gint64 ms = faults && sim_chance(sim, 35) ? sim_between(sim, 20000, 90000)
                                               : sim_between(sim, 100, 9000);
     Thing *thing = g_new0(Thing, 1);
     if (g_hash_table_contains(work->things, item))
