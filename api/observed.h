@@ -17,6 +17,8 @@ typedef struct {
     gint64 clock; /* epoch ms, what the other side's clock said at that time */
     gint64 objects, bytes;
     gint64 revision;
+    gint64 newest;           /* epoch ms, by the other side's clock: of what changed last */
+    gint64 missing, orphans; /* of a listing: snapshots without data; objects that are nobody's */
     const char *state;       /* a word */
     const char *const *uris; /* never NULL after parsing */
 } LhObservation;

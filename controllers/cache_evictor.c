@@ -7,13 +7,14 @@
  * and a new leader knows of them too.
  */
 #include "base/planted.h"
+#include "controllers/brake.h"
 #include "controllers/cache_rules.h"
 #include "controllers/registry.h"
 
 #include <string.h>
 
 #define BRAKE_MORE_THAN 10
-#define WINDOW_MS       (10 * 60 * 1000)
+#define WINDOW_MS       LH_BRAKE_WINDOW_MS
 #define SLICE_MS        60000 /* orders within it share a row of the ledger */
 #define STATUS_NAME     "settings/cache-evictor/cache-evictor"
 
@@ -76,13 +77,16 @@ static Targets *eligible(const LhFleet *fleet, gint64 at_ms, gint64 revision, gi
 
 static char *hash_of(const Targets *targets)
 {
-    g_autoptr(GChecksum) sum = g_checksum_new(G_CHECKSUM_SHA256);
+    g_autofree const char **names = g_new(const char *, targets->len + 1);
 
-    for (guint i = 0; i < targets->len; i++) {
-        const LhFleetAssignment *target = g_ptr_array_index(targets, i);
-        g_checksum_update(sum, (const guchar *)target->key, (gssize)(strlen(target->key) + 1));
-    }
-    return g_strndup(g_checksum_get_string(sum), 16);
+    for (guint i = 0; i < targets->len; i++)
+        names[i] = ((const LhFleetAssignment *)g_ptr_array_index(targets, i))->key;
+    return lh_brake_hash(names, targets->len);
+}
+
+static LhBraking braking(const Round *round)
+{
+    return (LhBraking){"cache-evictor", round->fleet, round->context, round->brake, round->plan};
 }
 
 /* ---- orders ---- */
@@ -257,7 +261,7 @@ static gboolean too_much(const Round *round, gint64 now_due, gint64 lately)
         return FALSE;
     if (round->context->regressed)
         return TRUE;
-    return total > BRAKE_MORE_THAN && total * 100 > round->settings->brake_percent * whole;
+    return lh_brake_exceeds(total, whole, round->settings->brake_percent);
 }
 
 static void brake(Round *round, const Targets *targets, gint64 lately)
@@ -269,60 +273,21 @@ static void brake(Round *round, const Targets *targets, gint64 lately)
         targets->len, held(round), lately,
         round->context->regressed ? "etcd went back in time" : "more than brakePercent allows",
         hash);
-    const LhObject *present = g_hash_table_lookup(round->fleet->brakes, "cache-evictor");
-    LhBrake object = {
-        .revision = round->context->revision,
-        .since = round->context->now_ms,
-        .plan_hash = hash,
-        .eligible = targets->len,
-        .of = held(round),
-        .confirmed_at = -1,
-        .message = message,
-    };
+    const LhBraking own = braking(round);
 
     lh_plan_begin(round->plan);
-    lh_plan_put(round->plan, LH_KIND_BRAKE, "cache-evictor", &object,
-                present == NULL ? 0 : present->mod_rev, "brake", "%s", message);
+    lh_brake_put(&own, hash, targets->len, held(round), message);
     put_status(round, -pending(round), 0, message, "brake", message);
-    lh_plan_event(round->plan, LH_EVENT_WARNING, "Braked", LH_KIND_SETTINGS, "cache-evictor", "%s",
-                  message);
     lh_plan_end(round->plan);
 }
 
 static void release(Round *round, const char *rule, const char *reason)
 {
+    const LhBraking own = braking(round);
+
     lh_plan_begin(round->plan);
-    lh_plan_delete(round->plan, LH_KIND_BRAKE, "cache-evictor", round->brake->o.mod_rev, rule, "%s",
-                   reason);
+    lh_brake_remove(&own, rule, reason);
     put_status(round, 0, 0, NULL, rule, reason);
-    lh_plan_event(round->plan, LH_EVENT_NORMAL, "BrakeReleased", LH_KIND_SETTINGS, "cache-evictor",
-                  "%s", reason);
-    lh_plan_end(round->plan);
-}
-
-/* Somebody wrote it after the plan that the Brake stands for; by revisions, as clocks differ. */
-static gboolean confirmed_now(const Round *round)
-{
-    const LhAccepted *accepted = g_hash_table_lookup(round->fleet->confirmations, "cache-evictor");
-    const LhConfirmation *confirmation = lh_accepted_spec((const LhObject *)accepted,
-                                                          LH_KIND_CONFIRMATION);
-
-    return confirmation != NULL &&
-           g_strcmp0(confirmation->plan_hash, round->brake->plan_hash) == 0 &&
-           accepted->revision > round->brake->revision &&
-           round->context->now_ms - accepted->accepted_at <= WINDOW_MS;
-}
-
-static void confirm(Round *round)
-{
-    LhBrake object = *round->brake;
-
-    object.confirmed_at = round->context->now_ms;
-    lh_plan_begin(round->plan);
-    lh_plan_put(round->plan, LH_KIND_BRAKE, "cache-evictor", &object, round->brake->o.mod_rev,
-                "confirmed", "plan %s was confirmed", object.plan_hash);
-    lh_plan_event(round->plan, LH_EVENT_NORMAL, "Confirmed", LH_KIND_SETTINGS, "cache-evictor",
-                  "plan %s was confirmed", object.plan_hash);
     lh_plan_end(round->plan);
 }
 
@@ -353,6 +318,7 @@ static void plan_braked(Round *round, const Targets *due)
     g_autoptr(GPtrArray) frozen = eligible(round->fleet, round->brake->since,
                                            round->brake->revision, &next_ms);
     g_autofree char *hash = hash_of(frozen);
+    const LhBraking own = braking(round);
 
     if (is_old(round)) {
         if (due->len == 0)
@@ -384,8 +350,8 @@ static void plan_braked(Round *round, const Targets *due)
         if (leaves_window_at(row) > round->context->now_ms)
             lh_plan_wake(round->plan, leaves_window_at(row));
     }
-    if (confirmed_now(round))
-        confirm(round);
+    if (lh_brake_is_confirmed(&own))
+        lh_brake_confirm(&own);
     else
         note_braked(round, frozen);
 }

@@ -325,9 +325,13 @@ static gboolean fold_snapshot(LhFleet *fleet, const LhObject *before, const LhOb
     /* Only where others may be concerned. */
     g_autofree char *old_uri = NULL, *new_uri = NULL;
 
+    lh_fleet_clean_unknown(fleet, before, after);
+    lh_fleet_clean_leave(snapshot);
     if (was != NULL && lh_fleet_uri_remove(fleet, snapshot))
         old_uri = lh_uri_text(&was->uri);
     lh_fleet_time_set(snapshot, FALSE);
+    fleet->unknown_uris += (guint)((after != NULL && !lh_object_known(after)) -
+                                   (before != NULL && !lh_object_known(before)));
     lh_fleet_hold_snapshot(snapshot, after);
     is = lh_fleet_snapshot_object(snapshot);
     if (is != NULL && lh_fleet_uri_add(fleet, snapshot))
@@ -362,6 +366,7 @@ static gboolean fold_deletion(LhFleet *fleet, const LhObject *before, const LhOb
         lh_fleet_uri_take(fleet, old_uri, -1);
     if (new_uri != NULL)
         lh_fleet_uri_take(fleet, new_uri, 1);
+    lh_fleet_clean_deletion(fleet, before, after);
     hold_in_table(fleet->deletions, snapshot->name, after);
     snapshot->has_deletion = after != NULL;
     lh_fleet_touch_snapshot(fleet, snapshot);
@@ -633,6 +638,8 @@ static const FoldFunc folds[LH_N_ALL_KINDS] = {
     [LH_KIND_ITEM] = fold_item,
     [LH_KIND_RECOVERYTASK] = fold_desired,
     [LH_KIND_RESTOREPROGRESS] = fold_progress,
+    [LH_KIND_ORPHAN] = lh_fleet_fold_orphan,
+    [LH_KIND_OBSERVATION] = lh_fleet_fold_observation,
 };
 
 static gboolean fleet_fold(gpointer index, const LhObject *before, const LhObject *after)
@@ -666,6 +673,7 @@ static gpointer fleet_new(void)
     fleet->taken_parents = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     fleet->places = lh_places_new();
     lh_fleet_trees_init(fleet);
+    lh_fleet_clean_init(fleet);
     return fleet;
 }
 
@@ -686,7 +694,8 @@ static void free_records(LhFleet *fleet)
 
     FREE_EACH(services, LhFleetService, lh_object_unref(r->desired); lh_object_unref(r->accepted);
               lh_object_unref(r->counted); g_ptr_array_unref(r->snapshots);
-              g_hash_table_unref(r->orphans); lh_sorted_set_clear(&r->by_time); g_free(r->name));
+              g_hash_table_unref(r->orphans); lh_sorted_set_clear(&r->by_time);
+              lh_sorted_set_clear(&r->by_end); g_free(r->name));
     FREE_EACH(replicas, LhFleetReplica, lh_object_unref(r->object); lh_object_unref(r->retry);
               g_clear_pointer(&r->assignments, g_ptr_array_unref); g_free(r->restored);
               g_free(r->name));
@@ -724,6 +733,7 @@ static void fleet_free(gpointer index)
 
     lh_fleet_trees_clear(fleet);
     lh_fleet_restores_clear(fleet);
+    lh_fleet_clean_clear(fleet);
     lh_places_free(fleet->places);
     free_records(fleet);
     free_snapshots(fleet);

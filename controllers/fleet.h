@@ -15,6 +15,7 @@
 #include "api/actual.h"
 #include "api/decided.h"
 #include "api/desired.h"
+#include "api/observed.h"
 #include "api/published.h"
 #include "base/name_set.h"
 #include "base/slab.h"
@@ -40,6 +41,7 @@ struct LhFleetService {
     const LhObject *accepted; /* Accepted or unknown, NULL: none */
     GPtrArray *snapshots;     /* LhFleetSnapshot, in no order */
     LhSortedSet by_time;      /* LhFleetSnapshot: those that are not live; see lh_fleet_between */
+    LhSortedSet by_end;       /* LhFleetSnapshot by endTime: those that may be deleted one day */
     GHashTable *orphans;      /* set of LhFleetReplica that name it and whose snapshot is gone */
     guint replicas, live;     /* of all that stand for its data, and of them those that are live */
     const LhObject *counted;  /* cluster-monitor's Status of it, with these counts; NULL: none */
@@ -54,14 +56,16 @@ struct LhFleetSnapshot {
     GPtrArray *replicas;      /* LhFleetReplica; NULL when there are none */
     gint64 sort_time;         /* when its replicas expire, as create_todo is sorted */
     guint32 service_slot;     /* its place in service->snapshots */
-    guint32 heap_slot : 28;   /* its place in LhFleet.create_todo, plus 1; 0: not in it */
+    guint32 heap_slot : 26;   /* its place in LhFleet.create_todo, plus 1; 0: not in it */
     guint32 has_deletion : 1; /* in LhFleet.deletions: known or unknown */
     guint32 correct_todo : 1; /* in LhFleet.correct_todo */
     guint32 missing_todo : 1; /* in LhFleet.missing_todo */
     guint32 valid_todo : 1;   /* in LhFleet.valid_todo */
+    guint32 in_by_end : 1;    /* in service->by_end */
+    guint32 clean_todo : 1;   /* in LhFleet.clean_todo */
 };
 
-#define LH_HEAP_SLOT_MAX ((1U << 28) - 1)
+#define LH_HEAP_SLOT_MAX ((1U << 26) - 1)
 
 /* What shall become of a replica (and of its assignment). */
 typedef enum {
@@ -192,8 +196,17 @@ typedef struct {
     GHashTable *warm;          /* snapshot -> GPtrArray of LhFleetNode */
     GHashTable *deletions;     /* snapshot -> Deletion (reference) */
     GHashTable *restores;      /* name -> LhFleetRestore */
-    LhSortedSet by_uri;        /* LhFleetSnapshot: the known ones */
-    LhNameSet contests;        /* LhFleetContest: uris that overlap others */
+    GTree *decided;            /* Deletion by decidedAt and name: the known ones */
+    GTree *undeleted;          /* Deletion by name: known, and its data is not deleted yet */
+    GTree *orphans;            /* Orphan by name (reference): unknown ones too */
+    GTree *observed;           /* Observation by name (reference) */
+    const char *const *roots; /* of snapshot-cleaner's object store, as observed; NULL: not known */
+    GHashTable *unknown; /* Snapshot that does not parse -> its uri, "" where none can be read */
+    guint unreadable;    /* … how many have "" */
+    guint unknown_uris;  /* Snapshots, Deletions and Orphans that do not parse: who knows of what */
+    GHashTable *dotted;  /* "a" and "a.b" of each snapshot "a.b.c" with replicas -> count */
+    LhSortedSet by_uri;  /* LhFleetSnapshot: the known ones */
+    LhNameSet contests;  /* LhFleetContest: uris that overlap others */
     GHashTable *taken_uris;    /* uri -> count of Deletions that hold it */
     GHashTable *taken_parents; /* directory above such a uri -> count */
 
@@ -203,6 +216,7 @@ typedef struct {
     GTree *correct_todo; /* LhFleetSnapshot by name: has replicas with another expiry than due */
     GTree *missing_todo; /* LhFleetSnapshot by name: ServiceMissing to write or remove */
     GTree *valid_todo;   /* LhFleetSnapshot by name: Valid=False to write or remove */
+    GTree *clean_todo;   /* LhFleetSnapshot by name: Deletable or DataMissing to write or remove */
     GTree *waiting;      /* LhFleetReplica, freshest first: known, unassigned */
     GTree *due_assigned; /* LhFleetReplica by due time: a load that ends then */
     GTree *due_free;     /* LhFleetReplica by due time: unassigned, its object goes then */
@@ -303,6 +317,37 @@ char *lh_fleet_subject_invalid(const LhFleet *fleet, const LhFleetSubject *subje
 /* The condition Valid that follows for @object; @invalid and what it says are borrowed. Returns how many
  * conditions are to be said: of published kinds none, as long as there is nothing to complain of. */
 guint lh_fleet_valid_condition(const LhObject *object, const char *invalid, LhCondition *out);
+
+/* ---- for snapshot-cleaner (fleet_clean.c) ---- */
+
+/* Of the observation "<controller>/<name>"; NULL: there is none, or it does not parse. */
+const LhObservation *lh_fleet_observed(const LhFleet *fleet, const char *controller,
+                                       const char *name);
+/* The first of fleet->observed whose name is @name or comes after it. */
+GTreeNode *lh_fleet_observed_from(const LhFleet *fleet, const char *name);
+/* The root that @uri lies strictly below, NULL: none, or roots are not known. */
+const char *lh_fleet_root_of(const LhFleet *fleet, const LhUri *uri);
+/* Whether a replica's name begins with "<name>." */
+gboolean lh_fleet_replicas_below(const LhFleet *fleet, const LhFleetSnapshot *snapshot);
+/* What snapshot-cleaner has to say of @snapshot; room for two. g_free the messages. */
+guint lh_fleet_clean_conditions(const LhFleet *fleet, const LhFleetSnapshot *snapshot,
+                                LhCondition *out);
+
+/* Whether its uri overlaps that of another known snapshot, older or younger. */
+gboolean lh_fleet_uri_contested(const LhFleet *fleet, const LhFleetSnapshot *snapshot);
+/* The oldest known snapshot but @but whose uri equals, contains or lies in @uri; NULL: none. */
+const LhFleetSnapshot *lh_fleet_uri_overlap(const LhFleet *fleet, const char *uri,
+                                            const LhFleetSnapshot *but);
+
+/* Whose the objects are that lie directly in a directory. */
+typedef enum {
+    LH_CLAIM_SNAPSHOT, /* the directory is a snapshot's, or lies in it */
+    LH_CLAIM_HELD,     /* a Deletion's or a decided Orphan's */
+    LH_CLAIM_STRAY, /* nobody's, but a snapshot's or a held one lies in it, or it is no uri: left alone */
+    LH_CLAIM_NOBODY, /* nor does anything that is known lie in it */
+} LhClaim;
+/* @directory: a uri that ends in '/'. *@owner (may be NULL): of SNAPSHOT one of those. */
+LhClaim lh_fleet_claim(const LhFleet *fleet, const char *directory, const LhFleetSnapshot **owner);
 
 /* A sorted walk: for (n = g_tree_node_first(t); n; n = g_tree_node_next(n)) lh_tree_record(n). */
 #define lh_tree_record(node) g_tree_node_key(node)

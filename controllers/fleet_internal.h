@@ -65,6 +65,21 @@ LhFate lh_fleet_restored_fate(const LhFleetReplica *replica);
 int lh_fleet_time_order(gconstpointer record, gconstpointer key);
 /* @snapshot's object is about to change (FALSE), or has changed (TRUE); its service is linked. */
 void lh_fleet_time_set(LhFleetSnapshot *snapshot, gboolean in);
+/* ---- what may be deleted ---- */
+void lh_fleet_clean_init(LhFleet *fleet);
+void lh_fleet_clean_clear(LhFleet *fleet);
+/* Before its object or its service changes. */
+void lh_fleet_clean_leave(LhFleetSnapshot *snapshot);
+/* A Snapshot that does not parse came, changed or went: what its uri overlaps is touched. */
+void lh_fleet_clean_unknown(LhFleet *fleet, const LhObject *before, const LhObject *after);
+/* @invalid: why it is not valid, NULL: it is. */
+void lh_fleet_clean_touch(LhFleet *fleet, LhFleetSnapshot *snapshot, const char *invalid);
+/* Its first replica came, or its last one went. */
+void lh_fleet_clean_dotted(LhFleet *fleet, const char *snapshot, int delta);
+void lh_fleet_clean_deletion(LhFleet *fleet, const LhObject *before, const LhObject *after);
+gboolean lh_fleet_fold_orphan(LhFleet *fleet, const LhObject *before, const LhObject *after);
+gboolean lh_fleet_fold_observation(LhFleet *fleet, const LhObject *before, const LhObject *after);
+int lh_fleet_end_order(gconstpointer record, gconstpointer key);
 
 /* ---- the heap of what to create ---- */
 /* In it or not, under another time. */
@@ -86,6 +101,9 @@ int lh_fleet_uri_order(gconstpointer record, gconstpointer key);
  * validity of others is surely not changed. */
 gboolean lh_fleet_uri_add(LhFleet *fleet, LhFleetSnapshot *snapshot);
 gboolean lh_fleet_uri_remove(LhFleet *fleet, const LhFleetSnapshot *snapshot);
+/* Equals, lies in or contains what a Deletion or a decided Orphan deletes, now or again. *@inside (may be
+ * NULL): rather equals or lies in it. */
+gboolean lh_fleet_uri_taken(const LhFleet *fleet, const char *uri, gboolean *inside);
 void lh_fleet_uri_take(LhFleet *fleet, const char *uri, gint delta);
 /* Touches all snapshots (but one, which may be NULL) whose validity @uri may have changed. */
 void lh_fleet_uri_touch(LhFleet *fleet, const char *uri, const LhFleetSnapshot *but);

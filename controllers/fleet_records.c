@@ -38,6 +38,7 @@ LhFleetService *lh_fleet_service(LhFleet *fleet, const char *name)
         service->snapshots = g_ptr_array_new();
         service->orphans = g_hash_table_new(NULL, NULL);
         lh_sorted_set_init(&service->by_time, lh_fleet_time_order);
+        lh_sorted_set_init(&service->by_end, lh_fleet_end_order);
         g_hash_table_insert(fleet->services, service->name, service);
     }
     return service;
@@ -127,9 +128,9 @@ void lh_fleet_drop_snapshot(LhFleet *fleet, LhFleetSnapshot *snapshot)
 {
     /* A Status that outlived its subject keeps the record until it is removed. */
     if (snapshot->object != NULL || snapshot->has_deletion || snapshot->replicas != NULL ||
-        snapshot->missing_todo || snapshot->valid_todo)
+        snapshot->missing_todo || snapshot->valid_todo || snapshot->clean_todo)
         return;
-    g_assert(snapshot->heap_slot == 0 && !snapshot->correct_todo);
+    g_assert(snapshot->heap_slot == 0 && !snapshot->correct_todo && !snapshot->in_by_end);
     lh_name_set_take(&fleet->snapshots, snapshot->name);
     g_free((char *)snapshot->name); /* without an object it is a copy */
     lh_slab_free(snapshot);
@@ -149,6 +150,8 @@ LhFleetReplica *lh_fleet_replica(LhFleet *fleet, const char *name)
     lh_replica_name_split(name, &snapshot, NULL, NULL, &restored);
     replica->is_restored = restored ? 1 : 0;
     replica->snapshot = lh_fleet_snapshot(fleet, snapshot == NULL ? name : snapshot);
+    if (replica->snapshot->replicas == NULL)
+        lh_fleet_clean_dotted(fleet, replica->snapshot->name, 1);
     append(&replica->snapshot->replicas, replica);
     g_hash_table_insert(fleet->replicas, replica->name, replica);
     return replica;
@@ -166,6 +169,8 @@ void lh_fleet_drop_replica(LhFleet *fleet, LhFleetReplica *replica)
              replica->counted_in == NULL);
     g_hash_table_remove(fleet->replicas, replica->name);
     remove_fast(&snapshot->replicas, replica);
+    if (snapshot->replicas == NULL)
+        lh_fleet_clean_dotted(fleet, snapshot->name, -1);
     g_free(replica->name);
     g_free(replica);
     lh_fleet_drop_snapshot(fleet, snapshot);

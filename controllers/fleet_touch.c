@@ -470,6 +470,7 @@ void lh_fleet_touch_snapshot(LhFleet *fleet, LhFleetSnapshot *snapshot)
     snapshot->valid_todo = set_member(fleet->valid_todo, snapshot, snapshot->valid_todo,
                                       valid_differs(snapshot, valid, invalid)) &
                            1;
+    lh_fleet_clean_touch(fleet, snapshot, invalid);
     for (guint i = 0; snapshot->replicas != NULL && i < snapshot->replicas->len; i++)
         lh_fleet_touch_replica(fleet, g_ptr_array_index(snapshot->replicas, i));
 }

@@ -1,5 +1,5 @@
 /*
- * Which snapshots' uris collide: equal, inside one another, or held by a Deletion. Pure.
+ * Which snapshots' uris collide: equal, inside one another, or held by a Deletion or an Orphan. Pure.
  *
  * The records of all known snapshots are sorted by uri: what is equal to a uri or lies in it follows right
  * behind. Uris that others share or lie in are few, mostly none: only those have an entry (LhFleetContest),
@@ -230,7 +230,7 @@ void lh_fleet_uris_clear(LhFleet *fleet)
     lh_sorted_set_clear(&fleet->by_uri);
 }
 
-/* ---- what Deletions hold ---- */
+/* ---- what Deletions and Orphans hold ---- */
 
 static void count(GHashTable *table, const char *uri, gsize len, int delta)
 {
@@ -252,22 +252,21 @@ void lh_fleet_uri_take(LhFleet *fleet, const char *uri, gint delta)
         count(fleet->taken_parents, uri, len, delta);
 }
 
-/* Equals, lies in or contains what a Deletion deletes, now or again. */
-static gboolean is_taken(const LhFleet *fleet, const char *uri)
+gboolean lh_fleet_uri_taken(const LhFleet *fleet, const char *uri, gboolean *inside)
 {
     g_autofree char *path = NULL;
+    gboolean taken = FALSE;
 
     if (g_hash_table_size(fleet->taken_uris) == 0)
         return FALSE;
-    if (g_hash_table_contains(fleet->taken_parents, uri))
-        return TRUE;
     path = g_strdup(uri);
-    for (gsize len = strlen(path); len != 0; len = parent_length(path, len)) {
+    for (gsize len = strlen(path); len != 0 && !taken; len = parent_length(path, len)) {
         path[len] = '\0';
-        if (g_hash_table_contains(fleet->taken_uris, path))
-            return TRUE;
+        taken = g_hash_table_contains(fleet->taken_uris, path);
     }
-    return FALSE;
+    if (inside != NULL)
+        *inside = taken;
+    return taken || g_hash_table_contains(fleet->taken_parents, uri);
 }
 
 /* ---- collisions ---- */
@@ -327,12 +326,71 @@ char *lh_fleet_snapshot_invalid(const LhFleet *fleet, const LhFleetSnapshot *sna
     if (fleet->contests.n == 0 && g_hash_table_size(fleet->taken_uris) == 0)
         return NULL;
     uri = lh_uri_text(&object->uri);
-    if (is_taken(fleet, uri))
+    if (lh_fleet_uri_taken(fleet, uri, NULL))
         return g_strdup("uri: a deletion holds it, use another one");
     older = find_collision(fleet, snapshot, uri);
     if (older != NULL)
         return g_strdup_printf("uri: overlaps that of snapshot %s, which is older", older->name);
     return NULL;
+}
+
+gboolean lh_fleet_uri_contested(const LhFleet *fleet, const LhFleetSnapshot *snapshot)
+{
+    g_autofree char *uri = fleet->contests.n == 0 ? NULL : lh_uri_text(uri_of(snapshot));
+
+    return uri != NULL && lh_fleet_uri_overlap(fleet, uri, snapshot) != NULL;
+}
+
+const LhFleetSnapshot *lh_fleet_uri_overlap(const LhFleet *fleet, const char *uri,
+                                            const LhFleetSnapshot *but)
+{
+    LhSortedPlace place = find(fleet, uri);
+    const LhFleetSnapshot *oldest = NULL, *next;
+    gsize len = strlen(uri);
+
+    while ((next = next_within(fleet, uri, TRUE, &place)) != NULL)
+        if (next != but && (oldest == NULL || is_older(next, oldest)))
+            oldest = next;
+    while ((len = parent_length(uri, len)) != 0) {
+        g_autofree char *up = g_strndup(uri, len);
+        place = find(fleet, up);
+        while ((next = next_within(fleet, up, FALSE, &place)) != NULL)
+            if (next != but && (oldest == NULL || is_older(next, oldest)))
+                oldest = next;
+    }
+    return oldest;
+}
+
+LhClaim lh_fleet_claim(const LhFleet *fleet, const char *directory, const LhFleetSnapshot **owner)
+{
+    LhSortedPlace place = find(fleet, directory);
+    const LhFleetSnapshot *at = lh_sorted_set_at(&fleet->by_uri, place);
+    const LhUri wanted = {.dir = directory};
+    int order = at == NULL ? LH_URI_APART : lh_uri_compare(uri_of(at), &wanted);
+    gboolean inside = FALSE, taken;
+
+    if (order != 0) {
+        /* Not the neighbour before: others, which lie in what is above, may come between. */
+        const LhFleetSnapshot *above = NULL;
+        gsize len = strlen(directory);
+        while (above == NULL && (len = parent_length(directory, len)) != 0) {
+            g_autofree char *up = g_strndup(directory, len);
+            LhSortedPlace there = find(fleet, up);
+            above = next_within(fleet, up, FALSE, &there);
+        }
+        at = above != NULL ? above : at;
+        order = above != NULL ? 0 : order;
+    }
+    if (owner != NULL)
+        *owner = order == 0 ? at : NULL;
+    if (order == 0)
+        return LH_CLAIM_SNAPSHOT;
+    taken = lh_fleet_uri_taken(fleet, directory, &inside);
+    if (inside)
+        return LH_CLAIM_HELD;
+    if (taken || order == LH_URI_INSIDE || !lh_uri_check(directory, NULL))
+        return LH_CLAIM_STRAY;
+    return LH_CLAIM_NOBODY;
 }
 
 void lh_fleet_uri_touch(LhFleet *fleet, const char *uri, const LhFleetSnapshot *but)

@@ -187,8 +187,11 @@ static gboolean spawn_manager(Dev *dev)
 {
     g_autofree char *endpoint = g_strdup_printf("127.0.0.1:%d", dev->etcd_port);
     g_autofree char *listen = g_strdup_printf("127.0.0.1:%d", dev->api_port);
-    const char *argv[] = {"/proc/self/exe", "manager",    "--etcd-endpoints", endpoint, "--listen",
-                          listen,           "--instance", "dev-manager",      NULL};
+    g_autofree char *root = g_strdup_printf("file://%s/objects/", dev->data_dir);
+    const char *argv[] = {
+        "/proc/self/exe", "manager",     "--etcd-endpoints",     endpoint, "--listen", listen,
+        "--instance",     "dev-manager", "--object-store-roots", root,     NULL,
+    };
 
     return spawn(dev, "manager", argv);
 }

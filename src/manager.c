@@ -9,6 +9,8 @@
 #include "controllers/registry.h"
 #include "etcd/contact.h"
 #include "http/api.h"
+#include "outside/etcd_clock.h"
+#include "outside/sweeper.h"
 #include "programs.h"
 #include "runtime/runtime.h"
 
@@ -42,6 +44,9 @@ typedef struct {
     LhContact *contact;
     LhMirror *mirror;
     LhRuntime *runtime;
+    LhObjectStore *store;
+    LhEtcdClock *clock;
+    LhSweeper *sweeper;
     LhApi *api;
     char *prefix, *instance, *url;
     gboolean begun; /* etcd has been reached: mirror and runtime are at work */
@@ -119,6 +124,40 @@ static void make_runtime(Manager *manager)
     manager->api = lh_api_new(manager->server, &api);
 }
 
+static char *etcd_endpoint(gpointer data)
+{
+    return g_strdup(lh_etcd_grpc_endpoint(((Manager *)data)->etcd));
+}
+
+/* Also without roots: then it says so, and nothing is ever deleted. */
+static gboolean make_outside(Manager *manager, GError **error)
+{
+    LhObjectStoreOptions store = {0};
+    LhEtcdOptions etcd = {0};
+
+    if (!lh_objectstore_options_read(manager->config, &store, error) ||
+        !lh_etcd_options_read(manager->config, &etcd, error))
+        return FALSE;
+    g_auto(GStrv) roots = lh_store_roots(store.roots, error);
+    if (roots == NULL)
+        return FALSE;
+    manager->store = lh_objectstore_new(manager->env, &store, error);
+    if (manager->store == NULL)
+        return FALSE;
+    manager->clock = lh_etcd_clock_new(etcd_endpoint, manager, etcd.cacert, etcd.cert, etcd.key);
+    LhSweeperOptions options = {
+        .env = manager->env,
+        .mirror = manager->mirror,
+        .runtime = manager->runtime,
+        .store = manager->store,
+        .roots = (const char *const *)roots,
+        .etcd_clock = lh_etcd_clock_source(manager->clock),
+    };
+    manager->sweeper = lh_sweeper_new(&options);
+    lh_runtime_set_outside(manager->runtime, &lh_sweeper_outside, manager->sweeper);
+    return TRUE;
+}
+
 static void on_reached(gpointer data)
 {
     Manager *manager = data;
@@ -174,6 +213,8 @@ static gboolean start(Manager *manager, GError **error)
         return FALSE;
     name_instance(manager);
     make_runtime(manager);
+    if (!make_outside(manager, error))
+        return FALSE;
     lh_log(LH_LOG_INFO, "serving", "address", lh_http_server_address(manager->server), "url",
            manager->url, "instance", manager->instance, "version", LEASEHOLD_VERSION, NULL);
     return TRUE;
@@ -209,6 +250,9 @@ static void clear(Manager *manager)
 {
     lh_http_server_free(manager->server);
     lh_api_free(manager->api);
+    lh_sweeper_free(manager->sweeper);
+    lh_etcd_clock_free(manager->clock);
+    lh_store_free(manager->store);
     lh_runtime_free(manager->runtime);
     lh_mirror_free(manager->mirror);
     lh_contact_free(manager->contact);

@@ -46,7 +46,10 @@
     X(WORKS_PAST_DEADLINE, "works-past-deadline", 24,                                              \
       "an exclusive node works on past its lease's deadline")                                      \
     X(LOST_NODE_NOT_FAILED, "lost-node-not-failed", 3,                                             \
-      "a lost node's task is given away before the node has failed")
+      "a lost node's task is given away before the node has failed")                               \
+    X(DELETED_UNDECIDED, "deleted-undecided", 12, "data is deleted before that is decided")        \
+    X(LISTING_ERROR_EMPTY, "listing-error-empty", 12,                                              \
+      "a bucket's listing that failed is taken for an empty one")
 
 typedef enum {
 #define X(name, text, seeds, what) LH_BUG_##name,

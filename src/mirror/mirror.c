@@ -578,6 +578,16 @@ void lh_mirror_observe(LhMirror *mirror, const char *name, const LhObservation *
     end_observing(mirror);
 }
 
+void lh_mirror_observe_begin(LhMirror *mirror)
+{
+    begin_telling(mirror);
+}
+
+void lh_mirror_observe_end(LhMirror *mirror)
+{
+    end_observing(mirror);
+}
+
 void lh_mirror_forget(LhMirror *mirror, const char *controller)
 {
     LhNameSet *set = &mirror->store.kinds[LH_KIND_OBSERVATION];

@@ -54,6 +54,9 @@ void lh_mirror_set_parser(LhMirror *mirror, LhMirrorParse func, gpointer data);
  * of it like of any change, at the present revision; its own revisions are 0. Lists and comparisons with
  * etcd leave observations alone. */
 void lh_mirror_observe(LhMirror *mirror, const char *name, const LhObservation *seen);
+/* Around many of these: listeners are told of each, and that all are applied once. */
+void lh_mirror_observe_begin(LhMirror *mirror);
+void lh_mirror_observe_end(LhMirror *mirror);
 /* Takes back all that @controller has been told. */
 void lh_mirror_forget(LhMirror *mirror, const char *controller);
 

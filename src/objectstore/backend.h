@@ -21,6 +21,10 @@ char *lh_store_uri_path(const char *uri);
 /* True when a store with @roots may touch what lies at @uri; else the error to answer with. */
 gboolean lh_store_uri_permitted(const char *uri, const char *const *roots, GError **error);
 
+/* True when a store with @roots may do @work there; else the error to answer with. */
+gboolean lh_store_work_permitted(LhStoreWork work, const char *uri, const char *const *roots,
+                                 GError **error);
+
 /* The root of @roots that @uri lies strictly below (the first one), NULL if none. */
 const char *lh_store_root_of(const char *uri, const char *const *roots);
 
@@ -31,7 +35,9 @@ typedef struct LhStoreTask LhStoreTask;
 /* What a task is about: constant while a worker has it. */
 typedef struct {
     const char *uri, *root;     /* @root: the one that @uri lies below; NULL: there are none */
-    const char *name, *to_path; /* of a fetch */
+    const char *name, *to_path; /* of a fetch; name: of READ and WRITE too */
+    LhStoreWork work;           /* of work on a root; then @root may be @uri itself */
+    const char *text;           /* to write */
     guint32 seed;               /* for a generator of the worker's own */
 } LhStoreJob;
 
@@ -44,6 +50,15 @@ void lh_task_progress(LhStoreTask *task, gint64 bytes);
 /* FALSE, with the error, when there are too many already. Sorted by the front. */
 gboolean lh_task_add_entry(LhStoreTask *task, const char *name, gint64 size, GError **error);
 
+#define LH_STORE_PAGE      1000
+#define LH_STORE_MAX_SMALL (64 * 1024)
+
+/* Of a walk: FALSE when it was cancelled (@error is set). Waits while the loop has a page. */
+gboolean lh_task_add_object(LhStoreTask *task, const char *name, gint64 size, gint64 modified_ms,
+                            GError **error);
+/* What work comes to. @text: taken. */
+void lh_task_answer(LhStoreTask *task, gint64 objects, gint64 clock_ms, char *text);
+
 /* ---- backends ---- */
 
 typedef struct LhStoreBackend LhStoreBackend;
@@ -53,6 +68,8 @@ typedef struct LhStoreBackend LhStoreBackend;
 typedef struct {
     gboolean (*list)(LhStoreBackend *backend, LhStoreTask *task, GError **error);
     char *(*fetch)(LhStoreBackend *backend, LhStoreTask *task, GError **error);
+    /* lh_task_job()->work; ends with lh_task_answer. */
+    gboolean (*work)(LhStoreBackend *backend, LhStoreTask *task, GError **error);
     /* Loop thread: @task has just been cancelled. NULL: it looks often enough by itself. */
     void (*wake)(LhStoreBackend *backend, LhStoreTask *task);
     void (*free)(LhStoreBackend *backend);
@@ -63,3 +80,5 @@ struct LhStoreBackend {
 };
 
 LhStoreBackend *lh_store_file_new(void);
+/* objectstore_file_work.c */
+gboolean lh_file_work(LhStoreBackend *backend, LhStoreTask *task, GError **error);

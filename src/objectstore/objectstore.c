@@ -36,10 +36,10 @@ struct LhStoreTask {
     Store *store; /* outlives the workers */
     LhStoreOp id;
     /* Constant. */
-    gboolean is_fetch;
+    gboolean is_fetch, is_work;
     LhStoreBackend *backend;
     LhStoreJob job;
-    char *uri, *name, *to_path;
+    char *uri, *name, *to_path, *to_write;
     GError *refused;
     /* Between the threads. */
     gint cancelled;
@@ -49,13 +49,27 @@ struct LhStoreTask {
     LhStoreListFunc list_func;
     LhStoreFetchFunc fetch_func;
     LhStoreProgressFunc progress_func;
+    LhStorePageFunc page_func;
+    LhStoreDoneFunc done_func;
     gpointer data;
     /* The worker's, until it posts the end. */
     gint64 next_progress_us;
     GArray *entries; /* of LhStoreEntry, names owned */
     char *sha256;
     GError *error;
+    GArray *page; /* of LhStoreObject, names owned; the loop's while page_out */
+    gint64 sum_objects, sum_bytes;
+    LhStoreAnswer answer; /* text owned */
+    /* Between the threads. */
+    GMutex mutex;
+    GCond taken;
+    gboolean page_out;
 };
+
+static void clear_object(gpointer object)
+{
+    g_free((char *)((LhStoreObject *)object)->name);
+}
 
 static void clear_entry(gpointer entry)
 {
@@ -70,6 +84,11 @@ static void task_unref(gpointer data)
     g_free(task->uri);
     g_free(task->name);
     g_free(task->to_path);
+    g_free(task->to_write);
+    g_free((char *)task->answer.text);
+    g_clear_pointer(&task->page, g_array_unref);
+    g_mutex_clear(&task->mutex);
+    g_cond_clear(&task->taken);
     g_clear_error(&task->refused);
     g_clear_pointer(&task->entries, g_array_unref);
     g_free(task->sha256);
@@ -129,6 +148,72 @@ gboolean lh_task_add_entry(LhStoreTask *task, const char *name, gint64 size, GEr
     return TRUE;
 }
 
+/* Loop: the worker waits meanwhile. */
+static void tell_page(gpointer data)
+{
+    LhStoreTask *task = data;
+    if (!lh_task_cancelled(task))
+        task->page_func((const LhStoreObject *)(gpointer)task->page->data, task->page->len,
+                        task->data);
+    g_mutex_lock(&task->mutex);
+    task->page_out = FALSE;
+    g_cond_signal(&task->taken);
+    g_mutex_unlock(&task->mutex);
+    task_unref(task);
+}
+
+/* Returns when the loop has had it, or nobody wants it any more. */
+static gboolean send_page(LhStoreTask *task, GError **error)
+{
+    if (task->page->len > 0) {
+        g_mutex_lock(&task->mutex);
+        task->page_out = TRUE;
+        lh_workers_post(task->store->workers, tell_page, task_ref(task), task_unref);
+        while (task->page_out && !lh_task_cancelled(task))
+            g_cond_wait(&task->taken, &task->mutex);
+        gboolean left = task->page_out;
+        g_mutex_unlock(&task->mutex);
+        if (!left) /* else it is the loop's for good */
+            g_array_set_size(task->page, 0);
+    }
+    if (!lh_task_cancelled(task))
+        return TRUE;
+    g_set_error(error, LH_ERROR, LH_ERR_CANCELLED, "%s: cancelled", task->uri);
+    return FALSE;
+}
+
+gboolean lh_task_add_object(LhStoreTask *task, const char *name, gint64 size, gint64 modified_ms,
+                            GError **error)
+{
+    const LhStoreObject object = {.name = g_strdup(name), .size = size, .modified_ms = modified_ms};
+    g_array_append_val(task->page, object);
+    task->sum_objects++;
+    task->sum_bytes += size;
+    return task->page->len < LH_STORE_PAGE || send_page(task, error);
+}
+
+void lh_task_answer(LhStoreTask *task, gint64 objects, gint64 clock_ms, char *text)
+{
+    g_free((char *)task->answer.text);
+    task->answer = (LhStoreAnswer){
+        .objects = objects, .bytes = -1, .clock_ms = clock_ms, .text = text};
+}
+
+static void do_work(LhStoreTask *task)
+{
+    lh_task_answer(task, -1, -1, NULL);
+    if (task->job.work == LH_STORE_WALK) {
+        task->page = g_array_new(FALSE, FALSE, sizeof(LhStoreObject));
+        g_array_set_clear_func(task->page, clear_object);
+    }
+    if (!task->backend->v->work(task->backend, task, &task->error))
+        return;
+    if (task->job.work == LH_STORE_WALK && send_page(task, &task->error)) {
+        task->answer.objects = task->sum_objects;
+        task->answer.bytes = task->sum_bytes;
+    }
+}
+
 static gint compare_entries(gconstpointer a, gconstpointer b)
 {
     return strcmp(((const LhStoreEntry *)a)->name, ((const LhStoreEntry *)b)->name);
@@ -167,7 +252,9 @@ static void finish(gpointer data)
     }
     g_hash_table_remove(task->store->tasks, &task->id);
     gboolean ok = task->error == NULL;
-    if (task->is_fetch)
+    if (task->is_work)
+        task->done_func(ok ? &task->answer : NULL, task->error, task->data);
+    else if (task->is_fetch)
         task->fetch_func(ok ? task->bytes : 0, ok ? task->sha256 : NULL, task->error, task->data);
     else
         task->list_func(ok ? (const LhStoreEntry *)(gpointer)task->entries->data : NULL,
@@ -188,21 +275,28 @@ static void work(gpointer data)
     if (task->refused != NULL)
         task->error = g_error_copy(task->refused);
     else if (!lh_task_cancelled(task))
-        task->is_fetch ? do_fetch(task) : do_list(task);
+        task->is_work ? do_work(task) : task->is_fetch ? do_fetch(task) : do_list(task);
     lh_workers_post(task->store->workers, finish, task, drop_finish);
 }
 
-static LhStoreTask *task_new(Store *store, const char *uri, gpointer data)
+/* @request: NULL: it is no work on a root. */
+static LhStoreTask *task_new(Store *store, const char *uri, const LhStoreRequest *request,
+                             gpointer data)
 {
     LhStoreTask *task = g_new0(LhStoreTask, 1);
     const char *const *roots = (const char *const *)store->roots;
     task->refs = 1;
+    g_mutex_init(&task->mutex);
+    g_cond_init(&task->taken);
     task->store = store;
     task->id = store->next_id++;
     task->uri = g_strdup(uri);
     task->data = data;
     task->backend = g_str_has_prefix(uri, LH_S3_SCHEME) ? store->s3 : store->file;
-    lh_store_uri_permitted(uri, roots, &task->refused);
+    if (request != NULL)
+        lh_store_work_permitted(request->work, uri, roots, &task->refused);
+    else
+        lh_store_uri_permitted(uri, roots, &task->refused);
     return task;
 }
 
@@ -213,6 +307,8 @@ static LhStoreOp task_start(LhStoreTask *task)
     task->job = (LhStoreJob){
         .uri = task->uri,
         .root = lh_store_root_of(task->uri, (const char *const *)store->roots),
+        .work = task->job.work,
+        .text = task->to_write,
         .name = task->name,
         .to_path = task->to_path,
         .seed = (guint32)lh_random(store->env),
@@ -225,7 +321,7 @@ static LhStoreOp task_start(LhStoreTask *task)
 static LhStoreOp store_list(LhObjectStore *base, const char *uri, LhStoreListFunc func,
                             gpointer data)
 {
-    LhStoreTask *task = task_new((Store *)base, uri, data);
+    LhStoreTask *task = task_new((Store *)base, uri, NULL, data);
     task->list_func = func;
     return task_start(task);
 }
@@ -234,7 +330,7 @@ static LhStoreOp store_fetch(LhObjectStore *base, const char *uri, const char *n
                              const char *to_path, LhStoreProgressFunc progress,
                              LhStoreFetchFunc func, gpointer data)
 {
-    LhStoreTask *task = task_new((Store *)base, uri, data);
+    LhStoreTask *task = task_new((Store *)base, uri, NULL, data);
     task->is_fetch = TRUE;
     task->name = g_strdup(name);
     task->to_path = g_strdup(to_path);
@@ -246,9 +342,25 @@ static LhStoreOp store_fetch(LhObjectStore *base, const char *uri, const char *n
     return task_start(task);
 }
 
+static LhStoreOp store_work(LhObjectStore *base, const LhStoreRequest *request,
+                            LhStorePageFunc page, LhStoreDoneFunc done, gpointer data)
+{
+    LhStoreTask *task = task_new((Store *)base, request->uri, request, data);
+    task->is_work = TRUE;
+    task->job.work = request->work;
+    task->name = g_strdup(request->name);
+    task->to_write = g_strdup(request->text);
+    task->page_func = page;
+    task->done_func = done;
+    return task_start(task);
+}
+
 static void cancel(LhStoreTask *task)
 {
+    g_mutex_lock(&task->mutex);
     g_atomic_int_set(&task->cancelled, 1);
+    g_cond_signal(&task->taken);
+    g_mutex_unlock(&task->mutex);
     if (task->backend->v->wake != NULL)
         task->backend->v->wake(task->backend, task);
 }
@@ -293,6 +405,43 @@ LhStoreOp lh_store_fetch(LhObjectStore *store, const char *uri, const char *name
     return store->v->fetch(store, uri, name, to_path, progress, func, data);
 }
 
+LhStoreOp lh_store_walk(LhObjectStore *store, const char *root, LhStorePageFunc page,
+                        LhStoreDoneFunc done, gpointer data)
+{
+    const LhStoreRequest request = {.work = LH_STORE_WALK, .uri = root};
+    return store->v->work(store, &request, page, done, data);
+}
+
+LhStoreOp lh_store_erase(LhObjectStore *store, const char *uri, gboolean deep, LhStoreDoneFunc done,
+                         gpointer data)
+{
+    const LhStoreRequest request = {.work = deep ? LH_STORE_ERASE : LH_STORE_ERASE_FLAT,
+                                    .uri = uri};
+    return store->v->work(store, &request, NULL, done, data);
+}
+
+LhStoreOp lh_store_read(LhObjectStore *store, const char *root, const char *name,
+                        LhStoreDoneFunc done, gpointer data)
+{
+    const LhStoreRequest request = {.work = LH_STORE_READ, .uri = root, .name = name};
+    return store->v->work(store, &request, NULL, done, data);
+}
+
+LhStoreOp lh_store_write(LhObjectStore *store, const char *root, const char *name, const char *text,
+                         LhStoreDoneFunc done, gpointer data)
+{
+    const LhStoreRequest request = {
+        .work = LH_STORE_WRITE, .uri = root, .name = name, .text = text};
+    return store->v->work(store, &request, NULL, done, data);
+}
+
+LhStoreOp lh_store_clock(LhObjectStore *store, const char *root, LhStoreDoneFunc done,
+                         gpointer data)
+{
+    const LhStoreRequest request = {.work = LH_STORE_CLOCK, .uri = root};
+    return store->v->work(store, &request, NULL, done, data);
+}
+
 void lh_store_cancel(LhObjectStore *store, LhStoreOp *op)
 {
     if (*op != 0)
@@ -306,7 +455,7 @@ void lh_store_free(LhObjectStore *store)
         store->v->free(store);
 }
 
-static char **normal_roots(const char *const *roots, GError **error)
+char **lh_store_roots(const char *const *roots, GError **error)
 {
     g_autoptr(GPtrArray) normal = g_ptr_array_new_with_free_func(g_free);
     for (gsize i = 0; roots != NULL && roots[i] != NULL; i++) {
@@ -333,10 +482,11 @@ LhObjectStore *lh_objectstore_new_tuned(LhEnv *env, const LhObjectStoreOptions *
     static const LhObjectStoreVtable vtable = {
         .list = store_list,
         .fetch = store_fetch,
+        .work = store_work,
         .cancel = store_cancel,
         .free = store_free,
     };
-    g_auto(GStrv) roots = normal_roots(options->roots, error);
+    g_auto(GStrv) roots = lh_store_roots(options->roots, error);
     if (roots == NULL) {
         g_prefix_error(error, "objectStore.roots: ");
         return NULL;
@@ -383,7 +533,7 @@ gboolean lh_objectstore_options_read(const LhConfig *config, LhObjectStoreOption
         .cacert = setting(config, "objectStore.cacert"),
     };
     g_autoptr(GError) local = NULL;
-    g_auto(GStrv) roots = normal_roots(read.roots, &local);
+    g_auto(GStrv) roots = lh_store_roots(read.roots, &local);
     const char *path = "objectStore.roots";
     if (roots != NULL)
         path = lh_store_s3_options_check(&read, &local);

@@ -34,10 +34,48 @@ typedef void (*LhStoreProgressFunc)(gint64 bytes_done,
 typedef void (*LhStoreFetchFunc)(gint64 bytes, const char *sha256, const GError *error,
                                  gpointer data);
 
+/* An object below a root; what is no directory is one. */
+typedef struct {
+    const char *name; /* relative to the root, as the store says it: not checked */
+    gint64 size;
+    gint64 modified_ms; /* epoch, by the store's clock; -1: not said */
+} LhStoreObject;
+
+typedef void (*LhStorePageFunc)(const LhStoreObject *objects, gsize n, gpointer data);
+
+/* What work on a root comes to; -1 and NULL: nothing of the kind. */
+typedef struct {
+    gint64 objects, bytes;
+    gint64 clock_ms;  /* epoch, by the store's own clock */
+    const char *text; /* NUL-terminated */
+} LhStoreAnswer;
+
+/* @answer is NULL when @error is not. */
+typedef void (*LhStoreDoneFunc)(const LhStoreAnswer *answer, const GError *error, gpointer data);
+
+/* Which work. */
+typedef enum {
+    LH_STORE_WALK,
+    LH_STORE_ERASE,
+    LH_STORE_ERASE_FLAT,
+    LH_STORE_READ,
+    LH_STORE_WRITE,
+    LH_STORE_CLOCK,
+} LhStoreWork;
+
+typedef struct {
+    LhStoreWork work;
+    const char *uri;  /* ERASE…: what goes; else a root of the store */
+    const char *name; /* READ, WRITE: of an object that lies in the root directly */
+    const char *text; /* WRITE */
+} LhStoreRequest;
+
 typedef struct {
     LhStoreOp (*list)(LhObjectStore *store, const char *uri, LhStoreListFunc func, gpointer data);
     LhStoreOp (*fetch)(LhObjectStore *store, const char *uri, const char *name, const char *to_path,
                        LhStoreProgressFunc progress, LhStoreFetchFunc func, gpointer data);
+    LhStoreOp (*work)(LhObjectStore *store, const LhStoreRequest *request, LhStorePageFunc page,
+                      LhStoreDoneFunc done, gpointer data);
     void (*cancel)(LhObjectStore *store, LhStoreOp op);
     void (*free)(LhObjectStore *store);
 } LhObjectStoreVtable;
@@ -60,6 +98,29 @@ LhStoreOp lh_store_list(LhObjectStore *store, const char *uri, LhStoreListFunc f
 LhStoreOp lh_store_fetch(LhObjectStore *store, const char *uri, const char *name,
                          const char *to_path, LhStoreProgressFunc progress, LhStoreFetchFunc func,
                          gpointer data);
+/* ---- work on roots, for who keeps them clean ---- */
+
+/* All objects below @root (one of the store's), page by page: each page is told before the next one is
+ * fetched, so that memory does not grow with the root. A directory's own objects follow each other. @done
+ * comes last: with objects and bytes when the listing is whole, else with why it is not, and then no page
+ * may be relied on. An empty root is no error; a root that is not there is LH_ERR_NOT_FOUND. */
+LhStoreOp lh_store_walk(LhObjectStore *store, const char *root, LhStorePageFunc page,
+                        LhStoreDoneFunc done, gpointer data);
+/* Deletes all that lies below @uri, which lies strictly below a root and holds none: with @deep everything,
+ * directories too, else only the objects directly in it. What is not there is deleted already. Links are
+ * deleted, not followed. An error may leave any part of it. Answers objects: how many were deleted. */
+LhStoreOp lh_store_erase(LhObjectStore *store, const char *uri, gboolean deep, LhStoreDoneFunc done,
+                         gpointer data);
+/* The small object @name in @root: at most 64 KiB. LH_ERR_NOT_FOUND: there is none. */
+LhStoreOp lh_store_read(LhObjectStore *store, const char *root, const char *name,
+                        LhStoreDoneFunc done, gpointer data);
+/* Puts it there, whole or not at all. */
+LhStoreOp lh_store_write(LhObjectStore *store, const char *root, const char *name, const char *text,
+                         LhStoreDoneFunc done, gpointer data);
+/* What time it is there: s3:// the Date of an answer, in whole seconds; file:// what a new file gets. */
+LhStoreOp lh_store_clock(LhObjectStore *store, const char *root, LhStoreDoneFunc done,
+                         gpointer data);
+
 /* Cancels *@op if it is not 0 and sets it to 0; what was half written is removed, a moment
  * later. */
 void lh_store_cancel(LhObjectStore *store, LhStoreOp *op);
@@ -90,5 +151,7 @@ gboolean lh_objectstore_options_read(const LhConfig *config, LhObjectStoreOption
 /* The callbacks come on the thread's default main context. Errors: LH_ERR_INVALID for a root or an
  * endpoint that is not one, or one half of the credentials. */
 LhObjectStore *lh_objectstore_new(LhEnv *env, const LhObjectStoreOptions *options, GError **error);
+/* @roots, each with a '/' at its end; NULL: LH_ERR_INVALID. g_strfreev. */
+char **lh_store_roots(const char *const *roots, GError **error);
 /* True when @uri lies strictly below one of @roots. */
 gboolean lh_store_uri_below(const char *uri, const char *const *roots);

@@ -170,6 +170,7 @@ LhStoreBackend *lh_store_file_new(void)
     static const LhStoreBackendVtable vtable = {
         .list = file_list,
         .fetch = file_fetch,
+        .work = lh_file_work,
         .free = file_free,
     };
     LhStoreBackend *backend = g_new0(LhStoreBackend, 1);

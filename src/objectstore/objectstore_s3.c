@@ -72,6 +72,36 @@ gint64 lh_s3_patience_next(LhS3Patience *patience, gint64 server_asks_ms, GError
     return g_get_monotonic_time() + pause * 1000;
 }
 
+gboolean lh_s3_ask(LhS3Session *session, LhS3Exchange *exchange, LhS3Patience *patience,
+                   LhStoreTask *task, const char *name, GError **error)
+{
+    const LhStoreJob *job = lh_task_job(task);
+    patience->failures = 0;
+    for (;;) {
+        gint64 after_ms = 0, until = 0;
+        g_autoptr(GError) local = NULL;
+        if (!lh_s3_exchange_start(session, exchange, error))
+            return FALSE;
+        if (lh_s3_session_run(session, G_MAXINT64) != NULL) {
+            LhS3Verdict verdict = lh_s3_exchange_verdict(exchange, job->uri, name, &after_ms,
+                                                         &local);
+            if (verdict == LH_S3_OK)
+                return TRUE;
+            if (verdict == LH_S3_AGAIN)
+                until = lh_s3_patience_next(patience, after_ms, &local);
+            if (until == 0) {
+                g_propagate_error(error, g_steal_pointer(&local));
+                return FALSE;
+            }
+            lh_s3_session_run(session, until);
+        }
+        if (lh_task_cancelled(task)) {
+            g_set_error(error, LH_ERROR, LH_ERR_CANCELLED, "%s: cancelled", job->uri);
+            return FALSE;
+        }
+    }
+}
+
 /* ---- options ---- */
 
 const char *lh_store_s3_options_check(const LhObjectStoreOptions *options, GError **error)
@@ -118,6 +148,11 @@ static char *s3_fetch(LhStoreBackend *backend, LhStoreTask *task, GError **error
     return lh_s3_fetch(((S3 *)backend)->client, task, error);
 }
 
+static gboolean s3_work(LhStoreBackend *backend, LhStoreTask *task, GError **error)
+{
+    return lh_s3_work(((S3 *)backend)->client, task, error);
+}
+
 static void s3_wake(LhStoreBackend *backend, LhStoreTask *task)
 {
     lh_s3_client_wake(((S3 *)backend)->client, task);
@@ -135,6 +170,7 @@ LhStoreBackend *lh_store_s3_new(const LhObjectStoreOptions *options, const LhS3T
     static const LhStoreBackendVtable vtable = {
         .list = s3_list,
         .fetch = s3_fetch,
+        .work = s3_work,
         .wake = s3_wake,
         .free = s3_free,
     };

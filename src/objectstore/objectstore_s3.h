@@ -37,3 +37,9 @@ gint64 lh_s3_patience_next(LhS3Patience *patience, gint64 server_asks_ms, GError
 /* objectstore_s3_list.c, objectstore_s3_fetch.c: as the functions of the backend. */
 gboolean lh_s3_list(LhS3Client *client, LhStoreTask *task, GError **error);
 char *lh_s3_fetch(LhS3Client *client, LhStoreTask *task, GError **error);
+gboolean lh_s3_work(LhS3Client *client, LhStoreTask *task, GError **error);
+
+/* Asks until there is a complete 2xx answer, as long as asking again may help: what is asked must be
+ * idempotent. @name: what the error is about, below the task's uri. */
+gboolean lh_s3_ask(LhS3Session *session, LhS3Exchange *exchange, LhS3Patience *patience,
+                   LhStoreTask *task, const char *name, GError **error);

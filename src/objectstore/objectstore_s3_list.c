@@ -33,41 +33,17 @@ static char *page_query(const Listing *l, const LhS3Tuning *tuning, const char *
     return lh_s3_query(params, G_N_ELEMENTS(params) - (token == NULL));
 }
 
-static gboolean cancelled(const LhStoreJob *job, GError **error)
-{
-    g_set_error(error, LH_ERROR, LH_ERR_CANCELLED, "%s: cancelled", job->uri);
-    return FALSE;
-}
-
 /* Asks for one page, again while that may help. */
 static gboolean get_page(Listing *l, LhS3Session *session, LhS3Exchange *e, LhS3Patience *patience,
                          GError **error)
 {
-    patience->failures = 0;
-    for (;;) {
-        gint64 after_ms = 0;
-        g_autoptr(GError) local = NULL;
-        if (!lh_s3_exchange_start(session, e, error))
-            return FALSE;
-        if (lh_s3_session_run(session, G_MAXINT64) == NULL)
-            return cancelled(l->job, error);
-        LhS3Verdict verdict = lh_s3_exchange_verdict(e, l->job->uri, "", &after_ms, &local);
-        if (verdict == LH_S3_OK && (e->status != 200 || e->body == NULL))
-            g_set_error(&local, LH_ERROR, LH_ERR_INVALID, "%s: the answer is no listing (HTTP %ld)",
-                        l->job->uri, e->status);
-        else if (verdict == LH_S3_OK)
-            return TRUE;
-        gint64 until = 0;
-        if (verdict == LH_S3_AGAIN)
-            until = lh_s3_patience_next(patience, after_ms, &local);
-        if (until == 0) {
-            g_propagate_error(error, g_steal_pointer(&local));
-            return FALSE;
-        }
-        lh_s3_session_run(session, until);
-        if (lh_task_cancelled(l->task))
-            return cancelled(l->job, error);
-    }
+    if (!lh_s3_ask(session, e, patience, l->task, "", error))
+        return FALSE;
+    if (e->status == 200 && e->body != NULL)
+        return TRUE;
+    g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s: the answer is no listing (HTTP %ld)",
+                l->job->uri, e->status);
+    return FALSE;
 }
 
 static gboolean list_pages(Listing *l, LhS3Session *session, LhS3Exchange *e,

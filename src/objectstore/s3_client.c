@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-/* The sha256 of nothing: no request here has a body. */
+/* The sha256 of nothing: hardly any request here has a body. */
 #define EMPTY_SHA256 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 #define BUFFER_BYTES     (512 * 1024)
@@ -261,7 +261,10 @@ static gboolean sign(LhS3Exchange *e, GError **error)
     e->signed_s = 0;
     if (identity.access_key == NULL)
         return TRUE;
-    add_header(e, "X-Amz-Content-Sha256: %s", EMPTY_SHA256);
+    g_autofree char *sum = e->send == NULL
+                               ? NULL
+                               : g_compute_checksum_for_string(G_CHECKSUM_SHA256, e->send, -1);
+    add_header(e, "X-Amz-Content-Sha256: %s", sum != NULL ? sum : EMPTY_SHA256);
     if (identity.session_token != NULL)
         add_header(e, "X-Amz-Security-Token: %s", identity.session_token);
     curl_easy_setopt(e->curl, CURLOPT_AWS_SIGV4, client->signing);
@@ -306,6 +309,13 @@ static void set_options(LhS3Exchange *e)
         g_autofree char *range = g_strdup_printf("%" G_GINT64_FORMAT "-%" G_GINT64_FORMAT, e->first,
                                                  e->last);
         curl_easy_setopt(curl, CURLOPT_RANGE, range);
+    }
+    if (e->method != NULL)
+        curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, e->method);
+    if (e->send != NULL) {
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE, (long)strlen(e->send));
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDS, e->send); /* not copied */
+        add_header(e, "Content-Type: application/json");
     }
     if (e->if_match != NULL)
         add_header(e, "If-Match: %s", e->if_match);

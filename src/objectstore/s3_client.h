@@ -36,6 +36,8 @@ struct LhS3Exchange {
     const char *bucket, *key; /* @key: NULL: the bucket itself */
     const char *query;        /* of lh_s3_query; NULL: none */
     const char *if_match;     /* NULL: none */
+    const char *method;       /* "DELETE", "PUT"; NULL: GET */
+    const char *send;         /* the body of a PUT, text; else NULL */
     gint64 first, last;       /* bytes wanted; first < 0: all */
     gsize body_limit;         /* of a 2xx answer without on_data */
     /* Takes a piece of a 2xx answer's body; FALSE breaks the exchange off. NULL: into @body. */

@@ -22,6 +22,7 @@ typedef struct {
     gboolean in_object;
     char *key;
     gint64 size; /* -1: not seen */
+    gint64 modified_ms;
     /* Of the page. */
     gboolean is_encoded;
     int truncated; /* -1: not seen */
@@ -68,7 +69,7 @@ static void on_start(GMarkupParseContext *context, const char *name, const char 
         invalid(error, "it is nested too deeply");
     else if (depth == 2 && strcmp(name, "Contents") == 0) {
         r->in_object = TRUE;
-        r->size = -1;
+        r->size = r->modified_ms = -1;
     }
     g_string_truncate(r->text, 0);
 }
@@ -81,8 +82,16 @@ static void end_of_object(PageReader *r, GError **error)
         return;
     }
     LhS3Object *object = g_new(LhS3Object, 1);
-    *object = (LhS3Object){.key = g_steal_pointer(&r->key), .size = r->size};
+    *object = (LhS3Object){
+        .key = g_steal_pointer(&r->key), .size = r->size, .modified_ms = r->modified_ms};
     g_ptr_array_add(r->page->objects, object);
+}
+
+/* An unreadable one is not said. */
+static gint64 parse_time(const char *text)
+{
+    g_autoptr(GDateTime) time = g_date_time_new_from_iso8601(text, NULL);
+    return time == NULL ? -1 : g_date_time_to_unix(time) * 1000;
 }
 
 static void end_in_object(PageReader *r, const char *name, GError **error)
@@ -97,6 +106,8 @@ static void end_in_object(PageReader *r, const char *name, GError **error)
             invalid(error, "an object has two sizes");
         else if (!parse_size(r->text->str, &r->size))
             invalid(error, "a Size is not a number");
+    } else if (strcmp(name, "LastModified") == 0) {
+        r->modified_ms = parse_time(r->text->str);
     }
 }
 

@@ -8,6 +8,7 @@
 typedef struct {
     char *key; /* plain */
     gint64 size;
+    gint64 modified_ms; /* epoch; -1: not said, or not readable */
 } LhS3Object;
 
 typedef struct {

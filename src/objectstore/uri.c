@@ -50,6 +50,30 @@ gboolean lh_store_uri_below(const char *uri, const char *const *roots)
     return lh_store_root_of(uri, roots) != NULL;
 }
 
+gboolean lh_store_work_permitted(LhStoreWork work, const char *uri, const char *const *roots,
+                                 GError **error)
+{
+    gboolean erases = work == LH_STORE_ERASE || work == LH_STORE_ERASE_FLAT;
+    g_autofree char *path = lh_store_uri_path(uri);
+
+    if (erases && path != NULL && lh_store_root_of(uri, roots) == NULL) {
+        g_set_error(error, LH_ERROR, LH_ERR_FORBIDDEN,
+                    "%s: not strictly below any of objectStore.roots: never deleted", uri);
+        return FALSE;
+    }
+    for (gsize i = 0; erases && path != NULL && roots != NULL && roots[i] != NULL; i++)
+        if (g_str_has_prefix(roots[i], uri)) {
+            g_set_error(error, LH_ERROR, LH_ERR_FORBIDDEN, "%s: holds a root: never deleted", uri);
+            return FALSE;
+        }
+    if (erases)
+        return lh_store_uri_permitted(uri, roots, error);
+    if (roots != NULL && g_strv_contains(roots, uri))
+        return TRUE;
+    g_set_error(error, LH_ERROR, LH_ERR_FORBIDDEN, "%s: is none of objectStore.roots", uri);
+    return FALSE;
+}
+
 gboolean lh_store_uri_permitted(const char *uri, const char *const *roots, GError **error)
 {
     gboolean is_s3 = g_str_has_prefix(uri, LH_S3_SCHEME);

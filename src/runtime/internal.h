@@ -158,7 +158,7 @@ gboolean lh_execution_in_flight(const LhExecution *execution);
 /* Something of it may still be committed: in flight, or its outcome is unknown and not yet reported. */
 gboolean lh_execution_in_doubt(const LhExecution *execution);
 
-/* errands.c */
+/* outside.c */
 /* After a plan: tells the outside what is wanted now. */
 void lh_runner_errands(Runner *runner, const LhPlanContext *context);
 /* Nothing any more. */

@@ -410,7 +410,7 @@ static void collect(LhMetrics *metrics, gpointer data)
     lh_gauge_set(metrics, "mirror_staleness_seconds", NULL,
                  (double)lh_mirror_staleness_ms(runtime->mirror) / 1000);
     collect_kinds(runtime, metrics);
-    /* Controllers share families (items of their pools): all of them go before any is given anew. */
+    /* All first: controllers share families. */
     for (guint i = 0; i < runtime->n_runners; i++) {
         const LhController *controller = runtime->runners[i].controller;
         for (guint g = 0; controller->gauge_names != NULL && controller->gauge_names[g] != NULL;
@@ -446,6 +446,10 @@ void lh_runtime_declare_metrics(LhMetrics *metrics)
         {LH_GAUGE, "mirror_objects", "Objects in the mirror by kind."},
         {LH_GAUGE, "mirror_revision", "The revision of etcd that the mirror shows."},
         {LH_GAUGE, "mirror_staleness_seconds", "Time since etcd was last heard."},
+        {LH_GAUGE, "snapshots_missing_data", "Snapshots without any object, as last listed."},
+        {LH_GAUGE, "objectstore_orphaned_objects", "Objects that are nobody's, as last listed."},
+        {LH_GAUGE, "snapshots_expired", "Snapshots whose data is due to be deleted."},
+        {LH_GAUGE, "deletions_pending", "Deletions whose data is still there."},
         {LH_GAUGE, "invalid_objects", "Objects that do not parse, and keys of no known kind."},
         {LH_COUNTER, "fenced_writes_rejected_total",
          "Transactions that etcd refused to a past leader."},

@@ -1,7 +1,7 @@
 /*
  * A small HTTP/1.1 server: one thread accepts, one serves each connection.
  *
- * Only GET. What it knows of S3 is what the client needs: ranges, If-Match, one page of a listing.
+ * GET, PUT and DELETE. What it knows of S3 is what the client needs: ranges, If-Match, listings.
  */
 #include "s3_faults.h"
 
@@ -42,7 +42,8 @@ struct S3Faults {
 
 /* One request and the answer to be given. */
 typedef struct {
-    char *path, *query, *range, *if_match;
+    char *method, *path, *query, *range, *if_match;
+    char *body;   /* text; "" if there is none */
     Fault *fault; /* NULL: none; freed by the request */
 } Request;
 
@@ -135,32 +136,72 @@ static gboolean send_error(int fd, int status, const char *code, const char *hea
 
 /* ---- answers ---- */
 
+/* The plain value of a parameter of @query; "" if there is none. g_free. */
+static char *param_of(const char *query, const char *name)
+{
+    g_auto(GStrv) params = g_strsplit(query, "&", -1);
+    gsize n = strlen(name);
+    for (char **param = params; *param != NULL; param++)
+        if (strncmp(*param, name, n) == 0 && (*param)[n] == '=')
+            return g_uri_unescape_string(*param + n + 1, NULL);
+    return g_strdup("");
+}
+
+static gint by_path(gconstpointer a, gconstpointer b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The paths below @start, sorted; the server is locked. */
+static GPtrArray *paths_below(S3Faults *server, const char *start)
+{
+    GPtrArray *paths = g_ptr_array_new();
+    GHashTableIter iter;
+    gpointer path;
+    g_hash_table_iter_init(&iter, server->objects);
+    while (g_hash_table_iter_next(&iter, &path, NULL))
+        if (g_str_has_prefix(path, start))
+            g_ptr_array_add(paths, path);
+    g_ptr_array_sort(paths, by_path);
+    return paths;
+}
+
+/* A continuation token is the last key of the page before. */
 static char *listing(S3Faults *server, const Request *request)
 {
-    g_auto(GStrv) params = g_strsplit(request->query, "&", -1);
-    g_autofree char *prefix = g_strdup("");
-    for (char **param = params; *param != NULL; param++) {
-        if (g_str_has_prefix(*param, "prefix=")) {
-            g_free(prefix);
-            prefix = g_uri_unescape_string(*param + strlen("prefix="), NULL);
-        }
-    }
+    g_autofree char *prefix = param_of(request->query, "prefix");
+    g_autofree char *token = param_of(request->query, "continuation-token");
+    g_autofree char *delimiter = param_of(request->query, "delimiter");
+    g_autofree char *max_keys = param_of(request->query, "max-keys");
     g_autofree char *start = g_strdup_printf("%s/%s", request->path, prefix);
-    GString *xml = g_string_new("<ListBucketResult><IsTruncated>false</IsTruncated>"
-                                "<EncodingType>url</EncodingType>");
-    GHashTableIter iter;
-    gpointer path, value;
+    guint most = *max_keys != '\0' ? (guint)g_ascii_strtoull(max_keys, NULL, 10) : 1000, n = 0;
+    gsize skip = strlen(request->path) + 1;
+    const char *last = NULL;
+    gboolean more = FALSE;
+    g_autoptr(GString) contents = g_string_new(NULL);
     g_mutex_lock(&server->mutex);
-    g_hash_table_iter_init(&iter, server->objects);
-    while (g_hash_table_iter_next(&iter, &path, &value)) {
-        if (g_str_has_prefix(path, start))
-            g_string_append_printf(xml, "<Contents><Key>%s</Key><Size>%zu</Size></Contents>",
-                                   (const char *)path + strlen(request->path) + 1,
-                                   g_bytes_get_size(((Object *)value)->data));
+    g_autoptr(GPtrArray) paths = paths_below(server, start);
+    for (guint i = 0; i < paths->len; i++) {
+        const char *path = paths->pdata[i];
+        const Object *object = g_hash_table_lookup(server->objects, path);
+        if (strcmp(path + skip, token) <= 0 ||
+            (*delimiter != '\0' && strchr(path + strlen(start), '/') != NULL))
+            continue;
+        more = n == most;
+        if (more)
+            break;
+        g_string_append_printf(contents, "<Contents><Key>%s</Key><Size>%zu</Size></Contents>",
+                               path + skip, g_bytes_get_size(object->data));
+        last = path + skip;
+        n++;
     }
+    char *xml = g_strdup_printf(
+        "<ListBucketResult><IsTruncated>%s</IsTruncated>%s%s%s<EncodingType>url</EncodingType>%s"
+        "</ListBucketResult>",
+        more ? "true" : "false", more ? "<NextContinuationToken>" : "", more ? last : "",
+        more ? "</NextContinuationToken>" : "", contents->str);
     g_mutex_unlock(&server->mutex);
-    g_string_append(xml, "</ListBucketResult>");
-    return g_string_free(xml, FALSE);
+    return xml;
 }
 
 static gint64 fault_after(const Request *request, S3FaultKind kind)
@@ -259,12 +300,29 @@ static gboolean send_object(S3Faults *server, int fd, const Request *request)
            send_body(fd, request, data != NULL ? data + first : "", last - first + 1);
 }
 
+/* 204 whether it was there or not. */
+static gboolean delete_object(S3Faults *server, int fd, const Request *request)
+{
+    static const char reply[] = "HTTP/1.1 204 x\r\n\r\n";
+    g_mutex_lock(&server->mutex);
+    if (!has_fault(request, S3_FAULT_KEEP))
+        g_hash_table_remove(server->objects, request->path);
+    g_mutex_unlock(&server->mutex);
+    return send_all(fd, reply, sizeof reply - 1);
+}
+
 static gboolean answer(S3Faults *server, int fd, const Request *request)
 {
     if (has_fault(request, S3_FAULT_REPLY)) {
         const S3Fault *f = &request->fault->f;
         return f->body != NULL ? send_reply(fd, f->status, f->header, "application/xml", f->body)
                                : send_error(fd, f->status, f->code, f->header);
+    }
+    if (request->method[0] == 'D')
+        return delete_object(server, fd, request);
+    if (request->method[0] == 'P') {
+        s3_faults_put(server, request->path, request->body, strlen(request->body));
+        return send_reply(fd, 200, NULL, "text/plain", "");
     }
     if (strstr(request->query, "list-type=2") != NULL) {
         g_autofree char *xml = listing(server, request);
@@ -286,7 +344,7 @@ static char *header_of(const char *head, const char *name)
     return NULL;
 }
 
-/* Until the empty line; a request here has no body. NULL: the connection has ended. */
+/* Until the empty line. NULL: the connection has ended. */
 static char *read_head(int fd)
 {
     GString *head = g_string_new(NULL);
@@ -298,6 +356,20 @@ static char *read_head(int fd)
     }
     g_string_free(head, TRUE);
     return NULL;
+}
+
+static char *read_body(int fd, const char *head)
+{
+    g_autofree char *length = header_of(head, "Content-Length");
+    gsize n = length != NULL ? (gsize)g_ascii_strtoull(length, NULL, 10) : 0, done = 0;
+    char *body = g_malloc0(n + 1);
+    while (done < n) {
+        ssize_t got = recv(fd, body + done, n - done, 0);
+        if (got <= 0)
+            break;
+        done += (gsize)got;
+    }
+    return body;
 }
 
 static Fault *take_fault(S3Faults *server, const char *head, const char *path)
@@ -326,11 +398,14 @@ static gboolean serve_one(S3Faults *server, int fd)
     g_auto(GStrv) words = g_strsplit(head, " ", 3);
     if (g_strv_length(words) < 3)
         return FALSE;
+    g_autofree char *body = read_body(fd, head);
     g_mutex_lock(&server->mutex);
     g_string_append(server->heads, head);
     g_auto(GStrv) target = g_strsplit(words[1], "?", 2);
     Request request = {.path = target[0], .fault = take_fault(server, head, target[0])};
     g_mutex_unlock(&server->mutex);
+    request.method = words[0];
+    request.body = body;
     request.query = target[1] != NULL ? target[1] : (char *)"";
     g_autofree char *range = header_of(head, "Range");
     g_autofree char *if_match = header_of(head, "If-Match");

@@ -32,6 +32,7 @@
     X(HEALTH, health, "health")          \
     X(EXCLUSIVE, exclusive, "exclusive") \
     X(RESTORE, restores, "restore")      \
+    X(CLEANER, cleaner, "cleaner")       \
     X(MONITOR, monitor, "monitor")
 
 typedef enum {
@@ -214,7 +215,7 @@ typedef enum {
 /* @replica: the Replica, unknown, or NULL when only an assignment of that name exists. */
 InvWant inv_want(const Inv *inv, const char *name, const LhObject *replica, gint64 now_ms,
                  const char **why);
-/* No older snapshot's uri is in its way. */
+/* No older snapshot's uri is in its way, nor a Deletion's or a decided Orphan's. */
 gboolean inv_snapshot_valid(const Inv *inv, const LhSnapshot *snapshot);
 char *inv_snapshot_of(const char *replica);    /* g_free; NULL: not a replica's name */
 gboolean inv_is_restored(const char *replica); /* its name says so */

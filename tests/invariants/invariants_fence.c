@@ -237,12 +237,21 @@ static void check_well_formed(Inv *inv, const InvChange *change)
         SAY(inv, "%s is not well-formed: %s", change->key, error);
 }
 
+/* Of what is published, controllers only retire. */
+static gboolean retires(const InvCommit *commit, const InvChange *change)
+{
+    return change->kind == LH_KIND_SNAPSHOT && change->event->is_delete &&
+           commit->by == INV_BY_MANAGER;
+}
+
 static void check_change(Inv *inv, const InvCommit *commit, const InvFence *fence,
                          const InvChange *change)
 {
     const char *key = change->key;
     inv_did(inv, INV_FENCE);
-    if (g_str_has_prefix(key, "leaders/"))
+    if (fence != NULL && retires(commit, change))
+        check_fenced(inv, commit, fence, change);
+    else if (g_str_has_prefix(key, "leaders/"))
         check_leader_key(inv, commit, change);
     else if (!is_retired(commit, change) &&
              (g_str_has_prefix(key, "desired/") || g_str_has_prefix(key, "published/") ||

@@ -151,12 +151,34 @@ InvWant inv_want(const Inv *inv, const char *name, const LhObject *object, gint6
     return want_of_spec(replica, (const LhSnapshot *)snapshot, spec, now_ms, why);
 }
 
+/* Whether a Deletion of another snapshot, or a decided Orphan, holds what @uri equals, contains or lies in. */
+static gboolean is_held(const Inv *inv, const char *uri, const LhSnapshot *snapshot)
+{
+    GHashTableIter iter;
+    gpointer key, value;
+    for (guint i = 0; i < 2; i++) {
+        g_hash_table_iter_init(&iter, inv->kinds[i == 0 ? LH_KIND_DELETION : LH_KIND_ORPHAN]);
+        while (g_hash_table_iter_next(&iter, &key, &value)) {
+            const char *taken = i == 0 ? ((LhDeletion *)value)->uri : ((LhOrphan *)value)->uri;
+            gboolean own = i == 0 && strcmp(key, snapshot->o.name) == 0 &&
+                           ((LhDeletion *)value)->snapshot_revision == snapshot->o.mod_rev;
+            if (!lh_object_known(value) || own || (i == 1 && ((LhOrphan *)value)->decided_at < 0))
+                continue;
+            if (g_str_has_prefix(taken, uri) || g_str_has_prefix(uri, taken))
+                return TRUE;
+        }
+    }
+    return FALSE;
+}
+
 gboolean inv_snapshot_valid(const Inv *inv, const LhSnapshot *snapshot)
 {
     g_autofree char *own = lh_uri_text(&snapshot->uri);
     gsize len = strlen(own);
     GHashTableIter iter;
     gpointer name, value;
+    if (is_held(inv, own, snapshot))
+        return FALSE;
     g_hash_table_iter_init(&iter, inv->uris);
     while (g_hash_table_iter_next(&iter, &name, &value)) {
         const char *uri = value;

@@ -20,6 +20,8 @@ static const struct {
      BIT(ASSIGNMENT) | BIT(RETRY) | BIT(STATUS) | BIT(RECOVERYTASK) | BIT(ITEM)},
     {"restore-manager", BIT(REPLICA) | BIT(RESTOREPROGRESS) | BIT(STATUS),
      BIT(RESTOREPROGRESS) | BIT(STATUS)},
+    {"snapshot-cleaner", BIT(DELETION) | BIT(ORPHAN) | BIT(BRAKE) | BIT(STATUS),
+     BIT(SNAPSHOT) | BIT(ORPHAN) | BIT(BRAKE) | BIT(STATUS)},
     {"cluster-monitor", BIT(ASSIGNMENT) | BIT(STATUS), BIT(STATUS)},
     {"failure-detector", BIT(HEALTH), BIT(HEALTH)},
 };

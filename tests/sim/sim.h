@@ -17,6 +17,7 @@
 #include "agent/agent.h"
 #include "controllers/registry.h"
 #include "mirror/mirror.h"
+#include "outside/sweeper.h"
 #include "runtime/runtime.h"
 #include "tests/fakes/env_sim.h"
 #include "tests/fakes/fake_etcd.h"
@@ -32,7 +33,8 @@
 #define LH_SIM_POOL       INV_POOL
 #define SIM_POOL_RECOVERY "recovery"
 #define SIM_MAX_PROCESSES 64
-#define SIM_BACKUPS       3 /* the last of them is of the last change of a Brake */
+#define SIM_ROOT          "s3://bucket/" /* of the managers' object store */
+#define SIM_BACKUPS       3              /* the last of them is of the last change of a Brake */
 
 typedef struct Sim Sim;
 typedef struct SimWork SimWork;
@@ -130,6 +132,11 @@ typedef struct {
     X(cordons, "cordons", 88)                                    \
     X(confirmations, "brakes confirmed", 130)                    \
     X(brakes, "brakes", 190)                                     \
+    X(bucket_troubles, "troubles of the bucket", 220)            \
+    X(deletions, "deletions decided", 450)                       \
+    X(erased, "objects deleted", 1400)                           \
+    X(orphans, "orphans decided", 1000)                          \
+    X(missing, "missing data said", 8)                           \
     X(commits, "commits", 43000)                                 \
     X(fenced_commits, "commits under a fence", 12000)            \
     X(epochs, "epochs that wrote", 1100)                         \
@@ -253,11 +260,17 @@ typedef struct SimProcess {
     LhMirror *mirror;
     LhMetrics *metrics;
     LhRuntime *runtime;
+    LhObjectStore *store;
+    LhSweeper *sweeper;
+    LhTimer *etcd_clock; /* a question to etcd's clock is open */
+    void (*clock_done)(gint64 clock_ms, const GError *error, gpointer data);
+    gpointer clock_data;
     gint64 mirror_rev;
     guint64 applied;
     guint mirrored;       /* objects in the mirror at mirror_rev */
     guint64 digest;       /* of what its mirror has told */
     guint timeline;       /* of etcd, when the mirror last heard of it */
+    gboolean observed;    /* its mirror was told something that etcd does not have */
     gboolean regressed;   /* its mirror saw etcd go back, and nobody has confirmed since */
     gint64 regressed_rev; /* … and was at this revision then */
     /* agents */
@@ -354,6 +367,7 @@ typedef struct {
 extern const SimInvariants sim_invariants_fence;
 extern const SimInvariants sim_invariants_protocol;
 extern const SimInvariants sim_invariants_retention;
+extern const SimInvariants sim_invariants_cleaner; /* sim_store.c */
 
 void sim_check_commit(const FakeCommit *commit, gpointer sim);
 void sim_check_unknown(const char *client, const LhTxnRequest *txn, gpointer sim);
@@ -407,6 +421,17 @@ typedef void (*SimLaterFunc)(Sim *sim, SimProcess *process, const char *text, gi
 void sim_later(Sim *sim, gint64 delay_ms, SimLaterFunc func, SimProcess *process, const char *text,
                gint64 number);
 
+/* ---- the bucket (sim_store.c) ---- */
+
+typedef struct SimBucket SimBucket;
+SimBucket *sim_bucket_new(void);
+void sim_bucket_free(SimBucket *bucket);
+/* A snapshot's objects; the data plane's. */
+void sim_bucket_put(Sim *sim, const char *uri);
+/* The process's way to it; ends with lh_store_free. */
+LhObjectStore *sim_store_new(SimProcess *process);
+void sim_store_trouble(Sim *sim);
+
 /* ---- settling (sim_settle.c) ---- */
 
 void sim_settle(Sim *sim);
@@ -428,9 +453,10 @@ struct Sim {
     GArray *digests; /* guint64 */
     gint64 digest_base;
     SimPeople *people;
-    guint tasks;           /* recovery tasks that were ever published */
-    GHashTable *hands;     /* task → SimHand, of those that are worked on */
-    GHashTable *by_hand;   /* set of node ids whose registration somebody deleted by hand */
+    guint tasks;         /* recovery tasks that were ever published */
+    GHashTable *hands;   /* task → SimHand, of those that are worked on */
+    GHashTable *by_hand; /* set of node ids whose registration somebody deleted by hand */
+    SimBucket *bucket;
     guint64 random;        /* state of the main stream of choices */
     guint64 check_random;  /* … of what the checks choose, which must change nothing */
     guint64 *stream;       /* the one in use */

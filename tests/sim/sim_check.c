@@ -8,6 +8,7 @@ static const SimInvariants *const groups[] = {
     &sim_invariants_fence,
     &sim_invariants_protocol,
     &sim_invariants_retention,
+    &sim_invariants_cleaner,
 };
 
 static void count_change(Sim *sim, const SimChange *change)

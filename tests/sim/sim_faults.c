@@ -452,6 +452,7 @@ const SimActivity sim_faults[] = {
     {"revoke", 120000, 0, revoke_lease},
     {"unregister", 200000, 0, unregister},
     {"move a leader", 90000, 0, move_leader},
+    {"bucket", 60000, 0, sim_store_trouble},
     {"look", 700, 2, look},
     {"examine", 20000, 2, examine},
     {NULL, 0, 0, NULL},

@@ -4,6 +4,8 @@
  */
 #include "sim.h"
 
+#include <string.h>
+
 #define GROUP "retention"
 
 static void note_confirmation(Sim *sim, const SimCommit *commit, const SimChange *change)
@@ -43,7 +45,8 @@ static void after(Sim *sim, const SimCommit *commit)
         const SimChange *change = &commit->changes[i];
         note_confirmation(sim, commit, change);
         for (guint p = 0; p < sim->options.managers && change->kind == LH_KIND_BRAKE; p++)
-            if (is_confirmed(sim, change->after, &sim->processes[p]))
+            if (strcmp(change->name, "cache-evictor") == 0 &&
+                is_confirmed(sim, change->after, &sim->processes[p]))
                 sim->processes[p].regressed = FALSE;
     }
 }

@@ -10,6 +10,7 @@
 
 #define SERVICES      5
 #define MAX_SNAPSHOTS 70
+#define RETAINED_S    60    /* longer than they are cached */
 #define PUBLISH_MS    20000 /* within which what is there from the start is published */
 
 typedef struct {
@@ -48,10 +49,11 @@ static void put_service(Sim *sim, guint i)
     g_autofree char *name = service_name(i);
     g_autofree char *key = lh_key(LH_KIND_SERVICE, name);
     g_autofree char *value = g_strdup_printf(
-        "{\"spec\":{\"owner\":\"sim\",\"retention\":\"30d\",\"paused\":%s,\"cache\":{\"window\":\"%" G_GINT64_FORMAT
+        "{\"spec\":{\"owner\":\"sim\",\"retention\":\"%" G_GINT64_FORMAT
+        "s\",\"paused\":%s,\"cache\":{\"window\":\"%" G_GINT64_FORMAT
         "s\",\"replicas\":%" G_GINT64_FORMAT ",\"sets\":[%s]}}}",
-        service->paused ? "true" : "false", service->window_s, service->replicas,
-        set_names[service->sets]);
+        service->window_s + RETAINED_S, service->paused ? "true" : "false", service->window_s,
+        service->replicas, set_names[service->sets]);
     sim_put(sim, key, value, 0);
 }
 
@@ -71,6 +73,10 @@ void sim_people_begin(Sim *sim)
             "{\"spec\":{\"failureGrace\":\"15s\",\"restoreReservePercent\":10}}", 0);
     sim_put(sim, "desired/settings/cache-evictor", "{\"spec\":{\"evictGrace\":\"1s\"}}", 0);
     sim_restores_begin(sim);
+    sim_put(sim, "desired/settings/snapshot-cleaner",
+            "{\"spec\":{\"buffer\":\"10s\",\"reconcileInterval\":\"20s\",\"orphanGrace\":\"40s\","
+            "\"deletesPerSecond\":3}}",
+            0);
     sim_put(
         sim, "desired/settings/cluster-monitor",
         "{\"spec\":{\"stuckAssigned\":\"15s\",\"stuckLoading\":\"25s\",\"stuckEvicting\":\"30s\"}}",
@@ -227,8 +233,10 @@ static void finish_snapshot(Sim *sim, SimProcess *process, const char *name, gin
     g_autofree char *uri = g_strdup_printf("s3://bucket/%s/", name);
     (void)process;
     (void)number;
-    if (sim_kv(sim, key) != NULL)
-        put_snapshot(sim, name, uri, FALSE);
+    if (sim_kv(sim, key) == NULL)
+        return;
+    sim_bucket_put(sim, uri);
+    put_snapshot(sim, name, uri, FALSE);
 }
 
 /* "s<service>-<number>" */
@@ -251,6 +259,7 @@ static void publish(Sim *sim)
         uri = g_strdup_printf("s3://bucket/s0-%03u/part/",
                               (guint)sim_below(sim, sim->people->published));
     }
+    sim_bucket_put(sim, uri);
     put_snapshot(sim, name, uri, FALSE);
 }
 
@@ -468,11 +477,12 @@ static void cordon(Sim *sim)
     sim_later(sim, sim_between(sim, 5000, 150000), uncordon, NULL, key, 0);
 }
 
-static void confirm(Sim *sim)
+static void confirm_one(Sim *sim, const char *controller)
 {
-    const LhBrake *brake = (const LhBrake *)sim_get(sim, LH_KIND_BRAKE, "cache-evictor");
-    const LhAccepted *accepted = (const LhAccepted *)sim_get(sim, LH_KIND_ACCEPTED,
-                                                             "confirmations/cache-evictor");
+    g_autofree char *subject = g_strconcat("confirmations/", controller, NULL);
+    g_autofree char *key = g_strconcat("desired/", subject, NULL);
+    const LhBrake *brake = (const LhBrake *)sim_get(sim, LH_KIND_BRAKE, controller);
+    const LhAccepted *accepted = (const LhAccepted *)sim_get(sim, LH_KIND_ACCEPTED, subject);
     if (brake == NULL || !lh_object_known(&brake->o) || brake->confirmed_at >= 0)
         return;
     const LhConfirmation *said = lh_accepted_spec((const LhObject *)accepted, LH_KIND_CONFIRMATION);
@@ -481,7 +491,13 @@ static void confirm(Sim *sim)
         return;
     g_autofree char *value = g_strdup_printf("{\"spec\":{\"planHash\":\"%s\"}}", brake->plan_hash);
     sim->counters.confirmations++;
-    sim_put(sim, "desired/confirmations/cache-evictor", value, 0);
+    sim_put(sim, key, value, 0);
+}
+
+static void confirm(Sim *sim)
+{
+    confirm_one(sim, "cache-evictor");
+    confirm_one(sim, "snapshot-cleaner");
 }
 
 /* What `leasehold retry` does. */

@@ -10,8 +10,10 @@
 static void on_change(const LhObject *before, const LhObject *after, gpointer data)
 {
     SimProcess *process = data;
-    if ((after != NULL ? after : before)->kind == LH_KIND_OBSERVATION)
+    if ((after != NULL ? after : before)->kind == LH_KIND_OBSERVATION) {
+        process->observed = TRUE;
         return; /* etcd does not have it */
+    }
     if (before != NULL)
         process->digest -= sim_digest((LhKind)before->kind, before->name, before->create_rev,
                                       before->mod_rev, lh_object_lease(before));
@@ -22,11 +24,16 @@ static void on_change(const LhObject *before, const LhObject *after, gpointer da
 
 static void on_applied(gint64 revision, gpointer data)
 {
-    sim_check_mirror_applied(data, revision);
+    SimProcess *process = data;
+    gboolean observed = process->observed;
+    process->observed = FALSE;
+    if (!observed || revision != process->mirror_rev) /* else it has nothing new of etcd */
+        sim_check_mirror_applied(process, revision);
 }
 
 static void on_regressed(gint64 from, gint64 to, gpointer data)
 {
+    ((SimProcess *)data)->observed = FALSE; /* what it takes back then is told with the new list */
     sim_check_mirror_regressed(data, from, to);
 }
 
@@ -35,6 +42,45 @@ static const LhMirrorFuncs mirror_funcs = {
     .applied = on_applied,
     .regressed = on_regressed,
 };
+
+/* etcd's clock is right. */
+static void tell_clock(gpointer data)
+{
+    SimProcess *process = data;
+    process->etcd_clock = NULL;
+    process->clock_done(sim_wall(process->sim), NULL, process->clock_data);
+}
+
+static void ask_clock(gpointer data, void (*done)(gint64, const GError *, gpointer),
+                      gpointer done_data)
+{
+    SimProcess *process = data;
+    process->clock_done = done;
+    process->clock_data = done_data;
+    process->etcd_clock = lh_timer_in(process->env, 5, tell_clock, process);
+}
+
+static void cancel_clock(gpointer data)
+{
+    SimProcess *process = data;
+    lh_timer_clear(process->env, &process->etcd_clock);
+}
+
+static void make_sweeper(SimProcess *process)
+{
+    static const char *const roots[] = {SIM_ROOT, NULL};
+    process->store = sim_store_new(process);
+    const LhSweeperOptions options = {
+        .env = process->env,
+        .mirror = process->mirror,
+        .runtime = process->runtime,
+        .store = process->store,
+        .roots = roots,
+        .etcd_clock = {ask_clock, cancel_clock, process},
+    };
+    process->sweeper = lh_sweeper_new(&options);
+    lh_runtime_set_outside(process->runtime, &lh_sweeper_outside, process->sweeper);
+}
 
 static void start_manager(SimProcess *process)
 {
@@ -52,6 +98,7 @@ static void start_manager(SimProcess *process)
     process->mirror = lh_mirror_new(process->env, process->etcd, SIM_PREFIX);
     process->runtime = lh_runtime_new(process->env, process->etcd, process->mirror,
                                       process->metrics, lh_controllers(), &options);
+    make_sweeper(process);
     process->mirror_rev = 0;
     process->applied = process->digest = 0;
     lh_mirror_set_parser(process->mirror, sim_parse, process->sim);
@@ -123,6 +170,8 @@ void sim_process_start(SimProcess *process)
 
 static void free_parts(SimProcess *process)
 {
+    g_clear_pointer(&process->sweeper, lh_sweeper_free);
+    g_clear_pointer(&process->store, lh_store_free);
     g_clear_pointer(&process->runtime, lh_runtime_free);
     g_clear_pointer(&process->mirror, lh_mirror_free);
     g_clear_pointer(&process->metrics, lh_metrics_free);

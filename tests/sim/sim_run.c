@@ -320,6 +320,7 @@ static void end_world(Sim *sim)
     fake_etcd_free(sim->server);
     sim_faults_free(sim);
     sim_people_free(sim);
+    sim_bucket_free(sim->bucket);
     sim_model_clear(sim);
     sim_trace_clear(sim);
     sim_world_free(sim->world);
@@ -333,6 +334,7 @@ void sim_run(const SimOptions *options, SimResult *out)
     sim->random = stream_of(sim, "main", 0);
     sim->check_random = stream_of(sim, "checks", 0);
     sim->stream = &sim->random;
+    sim->bucket = sim_bucket_new();
     sim->happened = options->record ? g_ptr_array_new_with_free_func(g_free) : NULL;
     sim->activities = g_ptr_array_new_with_free_func(activity_free);
     sim->laters = g_ptr_array_new_with_free_func(later_free);

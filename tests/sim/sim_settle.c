@@ -152,6 +152,7 @@ static char *check_snapshot(const Sim *sim, const LhSnapshot *snapshot)
     const LhService *spec = lh_accepted_spec(sim_get(sim, LH_KIND_ACCEPTED, accepted),
                                              LH_KIND_SERVICE);
     if (spec == NULL || spec->paused || snapshot->live ||
+        sim_get(sim, LH_KIND_DELETION, snapshot->o.name) != NULL ||
         !inv_snapshot_valid(&sim->model, snapshot) ||
         snapshot->end_time + spec->cache_window_ms < sim_wall(sim) + CREATION_MS)
         return NULL;

@@ -106,9 +106,13 @@ static void change(World *world, const char *key, const char *value)
     LhKind kind = LH_N_KINDS;
     LhObject *after = NULL;
 
-    if (!lh_key_split(key, &kind, &name))
+    if (g_str_has_prefix(key, "observed/"))
+        kind = LH_KIND_OBSERVATION, name = key + strlen("observed/");
+    else if (!lh_key_split(key, &kind, &name))
         kind = LH_N_KINDS, name = key;
-    if (value != NULL)
+    if (value != NULL && kind == LH_KIND_OBSERVATION) /* no key: it has no revisions */
+        after = lh_object_parse(kind, name, value, strlen(value), 0, 0, 0);
+    else if (value != NULL)
         after = lh_object_parse(kind, name, value, strlen(value),
                                 held == NULL ? world->revision : held->create_rev, world->revision,
                                 g_str_has_prefix(key, "actual/") ? world->lease : 0);

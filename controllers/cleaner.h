@@ -1,0 +1,35 @@
+/*
+ * snapshot-cleaner's errands and observations: the words that it and who does its errands share. Pure.
+ *
+ *   roots          which roots the object store has: uris
+ *   look.<root>    the store's clock, and whose the marker is; number: etcd's revision, to be written into
+ *                  it (-1: do not write). state: "ours", "new" (there was none; written), "none" (there is
+ *                  none), "newer" (ours, of a later revision than etcd's), "foreign"
+ *   list.<root>    all objects: objects, bytes, clock, missing, orphans. Before it, with its token, come
+ *   missing.<snapshot>   a snapshot below it without any object; revision: the snapshot's
+ *   orphan.<sha-256>     a directory with objects that are nobody's: uri, objects, bytes, newest, clock
+ *   delete.<snapshot>    erase all below uri; token: the Deletion's create revision
+ *   erase.<sha-256>      erase what lies in uri directly; token: the Orphan's create revision
+ *   etcd           clock: what etcd says the time is
+ *
+ * Of missing and orphan the state is the id of the listing that told it. <root>: the first 16 digits of the SHA-256 of its uri.
+ */
+#pragma once
+
+#include "controllers/fleet.h"
+
+#define LH_CLEANER         "snapshot-cleaner"
+#define LH_CLEANER_ROOTS   "roots"
+#define LH_CLEANER_LOOK    "look."
+#define LH_CLEANER_CLAIM   "claim" /* the word of a look that may also write over "newer" */
+#define LH_CLEANER_LIST    "list."
+#define LH_CLEANER_MISSING "missing."
+#define LH_CLEANER_ORPHAN  "orphan."
+#define LH_CLEANER_DELETE  "delete."
+#define LH_CLEANER_ERASE   "erase."
+#define LH_CLEANER_ETCD    "etcd"
+
+#define LH_CLEANER_MARKER ".leasehold" /* lies in each root */
+
+/* "<kind><first 16 digits of the SHA-256 of @uri>"; g_free. */
+char *lh_cleaner_errand(const char *kind, const char *uri);

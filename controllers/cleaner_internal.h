@@ -1,0 +1,65 @@
+/*
+ * Between the files of snapshot-cleaner only: what is due and what stands in the way (cleaner_read.c), what
+ * is written (snapshot_cleaner.c, cleaner_orphans.c), what is done outside (cleaner_errands.c).
+ */
+#pragma once
+
+#include "controllers/brake.h"
+#include "controllers/cleaner.h"
+
+#define LH_CLEANER_CLOCKS_MS 60000 /* more than this apart, and no clock is trusted */
+#define LH_CLEANER_FRESH_MS  60000 /* a look counts for so long */
+#define LH_CLEANER_RENEW_MS  30000 /* and is renewed after this, while there is work */
+
+/* What a Brake says, and so what its Confirmation is about. */
+#define LH_CLEANER_NEWER "its marker was written at a later revision than etcd has"
+
+typedef struct {
+    const char *root;
+    const LhObservation *look, *list; /* NULL: not yet */
+    const char *hold; /* why nothing there may be deleted; NULL: nothing known against it */
+    gboolean newer; /* its marker knows of a later revision than etcd: only a Confirmation helps */
+    gboolean ready; /* all that deleting there needs is known, and good */
+} LhCleanerRoot;
+
+typedef struct {
+    const LhFleet *fleet;
+    const LhPlanContext *context;
+    const LhSettings *settings;
+    const LhBrake *brake;    /* the known one; NULL: none */
+    gboolean old;            /* it came back with a backup of etcd: it stands for nothing */
+    gboolean confirmed;      /* it is confirmed, and not old */
+    gboolean takes_over;     /* … because a marker was newer than etcd */
+    GArray *roots;           /* LhCleanerRoot */
+    GPtrArray *due;          /* LhFleetSnapshot, by name */
+    GPtrArray *orphans;      /* LhOrphan that may be decided, by name */
+    gint64 next_due_ms;      /* of what is not due yet; 0: nothing */
+    gint64 orphaned, listed; /* objects: of those orphans, and all that were listed */
+    const char *exceeding;   /* a service of which too much is due; NULL: none */
+    const char *etcd_hold;   /* about etcd's clock */
+    gboolean etcd_ready;
+    gboolean work; /* something is due, or decided and not done */
+} LhCleaner;
+
+/* Everything that follows from the index at context->now_ms. */
+void lh_cleaner_read(LhCleaner *cleaner, gconstpointer index, const LhPlanContext *context);
+void lh_cleaner_clear(LhCleaner *cleaner);
+const LhCleanerRoot *lh_cleaner_root(const LhCleaner *cleaner, const char *uri);
+/* What was due at @at_ms, and has not changed after @revision (0: whenever); next_ms may be NULL. */
+GPtrArray *lh_cleaner_due(const LhCleaner *cleaner, gint64 at_ms, gint64 revision, gint64 *next_ms,
+                          const char **exceeding);
+/* Of an observation that renews itself: whether it still counts, and whether to ask anew. */
+gboolean lh_cleaner_fresh(const LhCleaner *cleaner, const LhObservation *seen);
+/* Whether nobody can claim what lies in @uri directly. */
+gboolean lh_cleaner_unclaimed(const LhCleaner *cleaner, const char *uri);
+/* The answer to erasing what @orphan decided; NULL: none yet. */
+const LhObservation *lh_cleaner_erased(const LhCleaner *cleaner, const LhOrphan *orphan);
+/* A snapshot that was there when @orphan was decided: nothing of it may be deleted. */
+gboolean lh_cleaner_claimed_before(const LhCleaner *cleaner, const LhOrphan *orphan);
+
+/* cleaner_orphans.c: sightings, withdrawals, ends. */
+void lh_cleaner_plan_orphans(const LhCleaner *cleaner, LhPlan *plan);
+/* Decides @orphan. */
+void lh_cleaner_decide_orphan(const LhCleaner *cleaner, const LhOrphan *orphan, LhPlan *plan);
+/* cleaner_errands.c */
+void lh_cleaner_errands(gconstpointer index, const LhPlanContext *context, LhErrands *errands);

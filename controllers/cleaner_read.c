@@ -1,0 +1,246 @@
+/*
+ * snapshot-cleaner: what is due, and what stands in the way of deleting it. Pure; writes nothing.
+ */
+#include "controllers/cleaner_internal.h"
+
+#include <string.h>
+
+char *lh_cleaner_errand(const char *kind, const char *uri)
+{
+    g_autofree char *sum = g_compute_checksum_for_string(G_CHECKSUM_SHA256, uri, -1);
+
+    return g_strdup_printf("%s%.16s", kind, sum);
+}
+
+/* ---- what is due ---- */
+
+/* What is in force of it is what people want: a pending or invalid edit, and nothing is deleted. */
+static const LhService *settled(const LhFleetService *service)
+{
+    const LhService *spec = lh_fleet_service_spec(service);
+
+    if (spec == NULL || spec->paused || service->desired == NULL ||
+        !lh_object_known(service->desired) ||
+        ((const LhAccepted *)service->accepted)->revision != service->desired->mod_rev)
+        return NULL;
+    return spec;
+}
+
+static gint by_name(gconstpointer a, gconstpointer b)
+{
+    return strcmp((*(LhFleetSnapshot *const *)a)->name, (*(LhFleetSnapshot *const *)b)->name);
+}
+
+/* How many of the service were added. */
+static guint add_due(const LhCleaner *cleaner, const LhFleetService *service, const LhService *spec,
+                     gint64 at_ms, gint64 revision, GPtrArray *out, gint64 *next_ms)
+{
+    gint64 keep_ms = spec->retention_ms + cleaner->settings->buffer_ms;
+    LhSortedPlace place = {0, 0};
+    LhFleetSnapshot *snapshot;
+    guint before = out->len;
+
+    while ((snapshot = lh_sorted_set_next(&service->by_end, &place)) != NULL) {
+        gint64 due_ms = lh_fleet_snapshot_object(snapshot)->end_time + keep_ms;
+        if (due_ms > at_ms) {
+            if (next_ms != NULL && (*next_ms == 0 || due_ms < *next_ms))
+                *next_ms = due_ms;
+            break;
+        }
+        if (revision == 0 || snapshot->object->mod_rev <= revision)
+            g_ptr_array_add(out, snapshot);
+    }
+    return out->len - before;
+}
+
+GPtrArray *lh_cleaner_due(const LhCleaner *cleaner, gint64 at_ms, gint64 revision, gint64 *next_ms,
+                          const char **exceeding)
+{
+    GPtrArray *due = g_ptr_array_new();
+    GHashTableIter iter;
+    gpointer record;
+
+    g_hash_table_iter_init(&iter, cleaner->fleet->services);
+    while (g_hash_table_iter_next(&iter, NULL, &record)) {
+        const LhFleetService *service = record;
+        const LhService *spec = settled(service);
+        guint n;
+        if (spec == NULL || (revision != 0 && service->accepted->mod_rev > revision))
+            continue;
+        n = add_due(cleaner, service, spec, at_ms, revision, due, next_ms);
+        if (exceeding != NULL &&
+            lh_brake_exceeds(n, service->snapshots->len, cleaner->settings->brake_percent) &&
+            (*exceeding == NULL || strcmp(service->name, *exceeding) < 0))
+            *exceeding = service->name;
+    }
+    g_ptr_array_sort(due, by_name);
+    return due;
+}
+
+/* ---- roots and clocks ---- */
+
+gboolean lh_cleaner_fresh(const LhCleaner *cleaner, const LhObservation *seen)
+{
+    /* Not of the future either: our clock has jumped since. */
+    return seen != NULL && ABS(cleaner->context->now_ms - seen->at) <= LH_CLEANER_FRESH_MS;
+}
+
+static gboolean apart(const LhObservation *seen)
+{
+    return seen->clock < 0 || ABS(seen->clock - seen->at) > LH_CLEANER_CLOCKS_MS;
+}
+
+static void read_etcd(LhCleaner *cleaner)
+{
+    const LhObservation *seen = lh_fleet_observed(cleaner->fleet, LH_CLEANER, LH_CLEANER_ETCD);
+
+    if (seen != NULL && seen->error != NULL)
+        cleaner->etcd_hold = "etcd's clock cannot be read";
+    else if (seen != NULL && apart(seen))
+        cleaner->etcd_hold = "etcd's clock is more than 60 s off ours";
+    cleaner->etcd_ready = cleaner->etcd_hold == NULL && lh_cleaner_fresh(cleaner, seen);
+}
+
+/* First match counts; FALSE: nothing is known against it. */
+static const char *hold_of(const LhCleanerRoot *root)
+{
+    const LhObservation *look = root->look, *list = root->list;
+
+    if (look != NULL && look->error != NULL)
+        return "its clock and its marker cannot be read";
+    if (look != NULL && apart(look))
+        return "its clock is more than 60 s off ours";
+    if (look != NULL && g_strcmp0(look->state, "foreign") == 0)
+        return "its marker .leasehold is of another cluster or prefix";
+    if (list != NULL && list->error != NULL)
+        return "its listing failed";
+    if (list != NULL && list->objects == 0 && list->missing > 0)
+        return "its listing is empty, but snapshots are known there";
+    return NULL;
+}
+
+static void read_root(LhCleaner *cleaner, const char *uri)
+{
+    g_autofree char *look = lh_cleaner_errand(LH_CLEANER_LOOK, uri);
+    g_autofree char *list = lh_cleaner_errand(LH_CLEANER_LIST, uri);
+    LhCleanerRoot root = {
+        .root = uri,
+        .look = lh_fleet_observed(cleaner->fleet, LH_CLEANER, look),
+        .list = lh_fleet_observed(cleaner->fleet, LH_CLEANER, list),
+    };
+
+    root.hold = hold_of(&root);
+    root.newer = root.look != NULL && g_strcmp0(root.look->state, "newer") == 0;
+    root.ready = root.hold == NULL && root.list != NULL && lh_cleaner_fresh(cleaner, root.look) &&
+                 g_strcmp0(root.look->state, "ours") == 0;
+    if (root.list != NULL && root.list->error == NULL)
+        cleaner->listed += MAX(0, root.list->objects);
+    g_array_append_val(cleaner->roots, root);
+}
+
+const LhCleanerRoot *lh_cleaner_root(const LhCleaner *cleaner, const char *uri)
+{
+    const char *root = lh_fleet_root_of(cleaner->fleet, &(LhUri){.dir = uri});
+
+    for (guint i = 0; root != NULL && i < cleaner->roots->len; i++)
+        if (g_array_index(cleaner->roots, LhCleanerRoot, i).root == root)
+            return &g_array_index(cleaner->roots, LhCleanerRoot, i);
+    return NULL;
+}
+
+/* ---- orphans ---- */
+
+gboolean lh_cleaner_unclaimed(const LhCleaner *cleaner, const char *uri)
+{
+    /* What does not parse may claim anything. */
+    return cleaner->fleet->unknown_uris == 0 &&
+           lh_fleet_claim(cleaner->fleet, uri, NULL) == LH_CLAIM_NOBODY &&
+           lh_cleaner_root(cleaner, uri) != NULL;
+}
+
+const LhObservation *lh_cleaner_erased(const LhCleaner *cleaner, const LhOrphan *orphan)
+{
+    g_autofree char *name = g_strconcat(LH_CLEANER_ERASE, orphan->o.name, NULL);
+    const LhObservation *seen = lh_fleet_observed(cleaner->fleet, LH_CLEANER, name);
+
+    return seen != NULL && seen->token == orphan->o.create_rev ? seen : NULL;
+}
+
+gboolean lh_cleaner_claimed_before(const LhCleaner *cleaner, const LhOrphan *orphan)
+{
+    const LhFleetSnapshot *other = lh_fleet_uri_overlap(cleaner->fleet, orphan->uri, NULL);
+
+    return other != NULL && other->object->create_rev < orphan->o.mod_rev;
+}
+
+/* Seen again, unchanged and untouched, at least a grace later by the store's own clock. */
+static gboolean ripe(const LhCleaner *cleaner, const LhOrphan *orphan)
+{
+    g_autofree char *name = g_strconcat(LH_CLEANER_ORPHAN, orphan->o.name, NULL);
+    const LhObservation *seen = lh_fleet_observed(cleaner->fleet, LH_CLEANER, name);
+    const LhCleanerRoot *root = lh_cleaner_root(cleaner, orphan->uri);
+    gint64 grace_ms = cleaner->settings->orphan_grace_ms;
+
+    return seen != NULL && root != NULL && root->list != NULL && root->list->error == NULL &&
+           root->list->token == seen->token && g_strcmp0(seen->uri, orphan->uri) == 0 &&
+           seen->objects == orphan->objects && seen->bytes == orphan->bytes &&
+           seen->clock >= orphan->first_seen + grace_ms &&
+           (seen->newest < 0 || seen->clock >= seen->newest + grace_ms) &&
+           lh_cleaner_unclaimed(cleaner, orphan->uri);
+}
+
+static void read_orphans(LhCleaner *cleaner)
+{
+    for (GTreeNode *n = g_tree_node_first(cleaner->fleet->orphans); n != NULL;
+         n = g_tree_node_next(n)) {
+        const LhOrphan *orphan = g_tree_node_key(n);
+        if (!lh_object_known(&orphan->o))
+            continue;
+        if (orphan->decided_at >= 0) {
+            const LhObservation *erased = lh_cleaner_erased(cleaner, orphan);
+            cleaner->work |= orphan->objects > 0 && (erased == NULL || erased->error != NULL);
+        } else if (ripe(cleaner, orphan)) {
+            g_ptr_array_add(cleaner->orphans, (gpointer)orphan);
+            cleaner->orphaned += orphan->objects;
+        }
+    }
+}
+
+/* ---- all of it ---- */
+
+void lh_cleaner_read(LhCleaner *cleaner, gconstpointer index, const LhPlanContext *context)
+{
+    const LhFleet *fleet = index;
+    const LhObject *brake = g_hash_table_lookup(fleet->brakes, LH_CLEANER);
+
+    *cleaner = (LhCleaner){
+        .fleet = fleet,
+        .context = context,
+        .settings = lh_fleet_settings(fleet, LH_CLEANER),
+        .brake = brake != NULL && lh_object_known(brake) ? (const LhBrake *)brake : NULL,
+        .roots = g_array_new(FALSE, FALSE, sizeof(LhCleanerRoot)),
+        .orphans = g_ptr_array_new(),
+    };
+    cleaner->old = cleaner->brake != NULL && context->regressed &&
+                   lh_brake_is_old(cleaner->brake, context->regressed_rev);
+    cleaner->confirmed = cleaner->brake != NULL && cleaner->brake->confirmed_at >= 0 &&
+                         !cleaner->old;
+    cleaner->takes_over = cleaner->confirmed && cleaner->brake->message != NULL &&
+                          strstr(cleaner->brake->message, LH_CLEANER_NEWER) != NULL;
+    for (guint i = 0; fleet->roots != NULL && fleet->roots[i] != NULL; i++)
+        read_root(cleaner, fleet->roots[i]);
+    read_etcd(cleaner);
+    cleaner->due = lh_cleaner_due(cleaner, context->now_ms, 0, &cleaner->next_due_ms,
+                                  &cleaner->exceeding);
+    read_orphans(cleaner);
+    cleaner->work = cleaner->roots->len > 0 &&
+                    (cleaner->work || cleaner->due->len > 0 || cleaner->orphans->len > 0 ||
+                     g_tree_nnodes(fleet->undeleted) > 0);
+}
+
+void lh_cleaner_clear(LhCleaner *cleaner)
+{
+    g_array_unref(cleaner->roots);
+    g_ptr_array_unref(cleaner->due);
+    g_ptr_array_unref(cleaner->orphans);
+}

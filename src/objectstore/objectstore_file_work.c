@@ -1,0 +1,340 @@
+/*
+ * Work on roots of the file:// backend: walking, erasing, small objects, the clock.
+ *
+ * Everything goes through descriptors of directories, opened one in the other without following links.
+ * What vanishes meanwhile is no error: somebody else was faster. A root itself is never removed.
+ */
+#include "base/errors.h"
+#include "objectstore/backend.h"
+#include "objectstore/beneath.h"
+#include "objectstore/local_file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define DIRECTORY (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+
+static gboolean fail(const LhStoreTask *task, int saved, const char *name, const char *doing,
+                     GError **error)
+{
+    lh_store_set_errno(error, saved, lh_task_job(task)->uri, name, doing);
+    return FALSE;
+}
+
+static gboolean cancelled(LhStoreTask *task, GError **error)
+{
+    if (!lh_task_cancelled(task))
+        return FALSE;
+    g_set_error(error, LH_ERROR, LH_ERR_CANCELLED, "%s: cancelled", lh_task_job(task)->uri);
+    return TRUE;
+}
+
+/* The path of a root may lead through links; -1 and @error. */
+static int open_root(const LhStoreTask *task, const char *root, GError **error)
+{
+    int fd = open(root + strlen(LH_FILE_SCHEME), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        fail(task, errno, "", "opening the root", error);
+    return fd;
+}
+
+static gboolean is_dot(const char *leaf)
+{
+    return strcmp(leaf, ".") == 0 || strcmp(leaf, "..") == 0;
+}
+
+/* ---- reading a directory ---- */
+
+typedef gboolean (*EntryFunc)(LhStoreTask *task, int at, const char *leaf, const char *prefix,
+                              const struct stat *st, gpointer data, GError **error);
+
+/* Takes @fd. Calls @file for each entry that is no directory; the names of the others go to @dirs. */
+static gboolean read_directory(LhStoreTask *task, int fd, const char *prefix, EntryFunc file,
+                               GPtrArray *dirs, gpointer data, GError **error)
+{
+    DIR *dir = fdopendir(fd);
+    const struct dirent *d;
+    gboolean ok = TRUE;
+    if (dir == NULL) {
+        int saved = errno;
+        close(fd);
+        return fail(task, saved, prefix, "listing", error);
+    }
+    while (ok && (errno = 0, d = readdir(dir)) != NULL) {
+        struct stat st;
+        if (is_dot(d->d_name))
+            continue;
+        if (cancelled(task, error))
+            ok = FALSE;
+        else if (fstatat(fd, d->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+            ok = errno == ENOENT || fail(task, errno, prefix, "looking into it", error);
+        else if (S_ISDIR(st.st_mode))
+            g_ptr_array_add(dirs, g_strdup(d->d_name));
+        else
+            ok = file(task, fd, d->d_name, prefix, &st, data, error);
+    }
+    if (ok && errno != 0)
+        ok = fail(task, errno, prefix, "listing", error);
+    closedir(dir);
+    return ok;
+}
+
+static gboolean too_deep(const LhStoreTask *task, const char *prefix, guint depth, GError **error)
+{
+    if (depth <= LH_STORE_MAX_DEPTH)
+        return FALSE;
+    g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s%s: more than %d directories deep",
+                lh_task_job(task)->uri, prefix, LH_STORE_MAX_DEPTH);
+    return TRUE;
+}
+
+/* ---- walk ---- */
+
+static gboolean tell(LhStoreTask *task, int at G_GNUC_UNUSED, const char *leaf, const char *prefix,
+                     const struct stat *st, gpointer data G_GNUC_UNUSED, GError **error)
+{
+    g_autofree char *name = g_strconcat(prefix, leaf, NULL);
+    return lh_task_add_object(task, name, st->st_size,
+                              (gint64)st->st_mtim.tv_sec * 1000 + st->st_mtim.tv_nsec / 1000000,
+                              error);
+}
+
+/* @at stays the caller's. Its own objects first, then what lies deeper. */
+static gboolean walk(LhStoreTask *task, int at, const char *prefix, guint depth, GError **error)
+{
+    g_autoptr(GPtrArray) dirs = g_ptr_array_new_with_free_func(g_free);
+    int again = openat(at, ".", DIRECTORY);
+    if (too_deep(task, prefix, depth, error)) {
+        if (again >= 0)
+            close(again);
+        return FALSE;
+    }
+    if (again < 0)
+        return fail(task, errno, prefix, "listing", error);
+    if (!read_directory(task, again, prefix, tell, dirs, NULL, error))
+        return FALSE;
+    for (guint i = 0; i < dirs->len; i++) {
+        g_autofree char *below = g_strconcat(prefix, dirs->pdata[i], "/", NULL);
+        int fd = openat(at, dirs->pdata[i], DIRECTORY);
+        if (fd < 0 && errno == ENOENT)
+            continue;
+        if (fd < 0)
+            return fail(task, errno, below, "opening", error);
+        gboolean ok = walk(task, fd, below, depth + 1, error);
+        close(fd);
+        if (!ok)
+            return FALSE;
+    }
+    return TRUE;
+}
+
+static gboolean walk_root(LhStoreTask *task, GError **error)
+{
+    int fd = open_root(task, lh_task_job(task)->uri, error);
+    if (fd < 0)
+        return FALSE;
+    gboolean ok = walk(task, fd, "", 0, error);
+    close(fd);
+    return ok;
+}
+
+/* ---- erase ---- */
+
+static gboolean remove_file(LhStoreTask *task, int at, const char *leaf, const char *prefix,
+                            const struct stat *st G_GNUC_UNUSED, gpointer data, GError **error)
+{
+    g_autofree char *name = NULL;
+    if (unlinkat(at, leaf, 0) == 0) {
+        ++*(gint64 *)data;
+        return TRUE;
+    }
+    if (errno == ENOENT)
+        return TRUE;
+    int saved = errno;
+    name = g_strconcat(prefix, leaf, NULL);
+    return fail(task, saved, name, "deleting", error);
+}
+
+/* Takes @fd. */
+static gboolean erase(LhStoreTask *task, int fd, const char *prefix, gboolean deep, guint depth,
+                      gint64 *count, GError **error)
+{
+    g_autoptr(GPtrArray) dirs = g_ptr_array_new_with_free_func(g_free);
+    int again = openat(fd, ".", DIRECTORY);
+    gboolean ok = again >= 0 || fail(task, errno, prefix, "listing", error);
+    if (ok && too_deep(task, prefix, depth, error)) {
+        close(again);
+        ok = FALSE;
+    }
+    ok = ok && read_directory(task, again, prefix, remove_file, dirs, count, error);
+    for (guint i = 0; ok && deep && i < dirs->len; i++) {
+        g_autofree char *below = g_strconcat(prefix, dirs->pdata[i], "/", NULL);
+        int inner = openat(fd, dirs->pdata[i], DIRECTORY);
+        if (inner < 0) {
+            ok = errno == ENOENT || fail(task, errno, below, "opening", error);
+            continue;
+        }
+        ok = erase(task, inner, below, TRUE, depth + 1, count, error);
+        if (ok && unlinkat(fd, dirs->pdata[i], AT_REMOVEDIR) != 0 && errno != ENOENT)
+            ok = fail(task, errno, below, "deleting", error);
+    }
+    close(fd);
+    return ok;
+}
+
+/* "a/b/c": the directory a/b is opened, and c named. */
+static gboolean erase_below(LhStoreTask *task, int root, GError **error)
+{
+    const LhStoreJob *job = lh_task_job(task);
+    const char *below = job->uri + strlen(job->root);
+    g_autofree char *path = g_strndup(below, strlen(below) - 1);
+    g_autofree char *above = g_path_get_dirname(path), *leaf = g_path_get_basename(path);
+    gboolean deep = job->work == LH_STORE_ERASE;
+    gint64 count = 0;
+    int parent = strcmp(above, ".") == 0 ? openat(root, ".", DIRECTORY)
+                                         : lh_open_beneath(root, above, O_RDONLY | O_DIRECTORY);
+    int fd = parent < 0 ? -1 : lh_open_beneath(parent, leaf, O_RDONLY | O_DIRECTORY);
+    int saved = errno;
+    gboolean ok = TRUE;
+    if (fd >= 0)
+        ok = erase(task, fd, "", deep, 0, &count, error);
+    else if (saved != ENOENT)
+        ok = fail(task, saved, "", "opening", error);
+    if (ok && fd >= 0 && unlinkat(parent, leaf, AT_REMOVEDIR) != 0 && errno != ENOENT &&
+        (deep || (errno != ENOTEMPTY && errno != EEXIST)))
+        ok = fail(task, errno, "", "deleting", error);
+    if (ok && parent >= 0 && fsync(parent) != 0)
+        ok = fail(task, errno, "", "syncing the directory above", error);
+    if (parent >= 0)
+        close(parent);
+    if (ok)
+        lh_task_answer(task, count, -1, NULL);
+    return ok;
+}
+
+/* ---- small objects, the clock ---- */
+
+static gboolean read_small(LhStoreTask *task, int root, GError **error)
+{
+    const char *name = lh_task_job(task)->name;
+    g_autofree char *text = g_malloc(LH_STORE_MAX_SMALL + 2);
+    gsize len = 0;
+    struct stat st;
+    int fd = lh_open_beneath(root, name, O_RDONLY | O_NONBLOCK);
+    gssize n = 1;
+    if (fd < 0)
+        return fail(task, errno, name, "opening", error);
+    gboolean ok = fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+    while (ok && n > 0 && len <= LH_STORE_MAX_SMALL) {
+        n = read(fd, text + len, LH_STORE_MAX_SMALL + 1 - len);
+        if (n < 0 && errno == EINTR)
+            n = 1;
+        else if (n > 0)
+            len += (gsize)n;
+    }
+    int saved = errno;
+    close(fd);
+    if (n < 0)
+        return fail(task, saved, name, "reading", error);
+    if (!ok || len > LH_STORE_MAX_SMALL) {
+        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s%s: is no file of at most 64 KiB",
+                    lh_task_job(task)->uri, name);
+        return FALSE;
+    }
+    text[len] = '\0';
+    lh_task_answer(task, 1, -1, g_steal_pointer(&text));
+    return TRUE;
+}
+
+/* A file of its own in the root, open for writing. */
+static int open_temporary(LhStoreTask *task, int root, char *name, gsize size, GError **error)
+{
+    g_snprintf(name, size, ".leasehold-%08x.tmp", lh_task_job(task)->seed);
+    unlinkat(root, name, 0);
+    int fd = openat(root, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (fd < 0)
+        fail(task, errno, name, "creating", error);
+    return fd;
+}
+
+static gboolean write_small(LhStoreTask *task, int root, GError **error)
+{
+    const LhStoreJob *job = lh_task_job(task);
+    gsize len = strlen(job->text), done = 0;
+    char temporary[40];
+    int fd = open_temporary(task, root, temporary, sizeof temporary, error);
+    if (fd < 0)
+        return FALSE;
+    gboolean ok = TRUE;
+    while (ok && done < len) {
+        gssize n = write(fd, job->text + done, len - done);
+        if (n < 0 && errno != EINTR)
+            ok = fail(task, errno, job->name, "writing", error);
+        else if (n > 0)
+            done += (gsize)n;
+    }
+    if (ok && fsync(fd) != 0)
+        ok = fail(task, errno, job->name, "syncing", error);
+    close(fd);
+    if (ok && renameat(root, temporary, root, job->name) != 0)
+        ok = fail(task, errno, job->name, "renaming", error);
+    if (!ok)
+        unlinkat(root, temporary, 0);
+    else if (fsync(root) != 0)
+        ok = fail(task, errno, job->name, "syncing the root", error);
+    if (ok)
+        lh_task_answer(task, 1, -1, NULL);
+    return ok;
+}
+
+static gboolean read_clock(LhStoreTask *task, int root, GError **error)
+{
+    char temporary[40];
+    struct stat st;
+    int fd = open_temporary(task, root, temporary, sizeof temporary, error);
+    if (fd < 0)
+        return FALSE;
+    gboolean ok = fstat(fd, &st) == 0 || fail(task, errno, temporary, "looking at it", error);
+    close(fd);
+    unlinkat(root, temporary, 0);
+    if (ok)
+        lh_task_answer(task, -1, (gint64)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000,
+                       NULL);
+    return ok;
+}
+
+gboolean lh_file_work(LhStoreBackend *backend G_GNUC_UNUSED, LhStoreTask *task, GError **error)
+{
+    const LhStoreJob *job = lh_task_job(task);
+    gboolean erases = job->work == LH_STORE_ERASE || job->work == LH_STORE_ERASE_FLAT;
+    gboolean ok = FALSE;
+    if (job->work == LH_STORE_WALK)
+        return walk_root(task, error);
+    int root = open_root(task, erases ? job->root : job->uri, error);
+    if (root < 0)
+        return FALSE;
+    switch (job->work) {
+    case LH_STORE_ERASE:
+    case LH_STORE_ERASE_FLAT:
+        ok = erase_below(task, root, error);
+        break;
+    case LH_STORE_READ:
+        ok = read_small(task, root, error);
+        break;
+    case LH_STORE_WRITE:
+        ok = write_small(task, root, error);
+        break;
+    case LH_STORE_CLOCK:
+        ok = read_clock(task, root, error);
+        break;
+    case LH_STORE_WALK:
+        break;
+    }
+    close(root);
+    return ok;
+}

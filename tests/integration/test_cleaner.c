@@ -1,0 +1,458 @@
+/*
+ * snapshot-cleaner with real processes: data is deleted in its order and to the last object, over a killed
+ * leader too; what nobody knows is found; and everything that should hold it back does. Swift and files.
+ */
+#include "harness.h"
+#include "objectstore/objectstore.h"
+#include "s3_snapshots.h"
+#include "tests/fakes/s3_process.h"
+
+#include <glib/gstdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BUCKET "snapshots"
+#define HOUR   3600000
+#define DAY    (24 * HOUR)
+
+static S3Process *swift;
+
+/* ---- roots ---- */
+
+static Proc *manager_with(World *world, const char *name, const char *root, const char *more,
+                          const char *value)
+{
+    const char *const extra[] = {"--object-store-roots", root, more, value, NULL};
+    return manager_start(world, name, extra);
+}
+
+static Proc *manager_on_files(World *world, const char *name)
+{
+    g_autofree char *root = g_strdup_printf("file://%s/", world->objects);
+    return manager_with(world, name, root, NULL, NULL);
+}
+
+static void put_service(World *world, const char *name, const char *window, const char *retention)
+{
+    g_autofree char *key = g_strconcat("desired/services/", name, NULL);
+    world_putf(world, key,
+               "{\"spec\":{\"owner\":\"a\",\"retention\":\"%s\",\"cache\":{\"window\":\"%s\"}}}",
+               retention, window);
+}
+
+static void put_settings(World *world, const char *more)
+{
+    world_putf(world, "desired/settings/snapshot-cleaner", "{\"spec\":{\"buffer\":\"0s\"%s}}",
+               more);
+}
+
+/* @n snapshots of a day ago. */
+static void publish_old(World *world, const char *service, guint n)
+{
+    for (guint i = 0; i < n; i++) {
+        g_autofree char *name = g_strdup_printf("%s-%02u", service, i);
+        snapshot_publish(world, name, service, world->now_ms - DAY, 2, 300);
+    }
+}
+
+static gboolean file_is_there(World *world, const char *rest)
+{
+    g_autofree char *path = g_build_filename(world->objects, rest, NULL);
+    return g_file_test(path, G_FILE_TEST_EXISTS);
+}
+
+static void write_there(World *world, const char *rest, const char *text)
+{
+    g_autofree char *path = g_build_filename(world->objects, rest, NULL);
+    g_autofree char *above = g_path_get_dirname(path);
+    assert_int_equal(g_mkdir_with_parents(above, 0755), 0);
+    assert_true(g_file_set_contents(path, text, -1, NULL));
+}
+
+/* ---- what is waited for ---- */
+
+static gboolean snapshots_are(World *world, gpointer n)
+{
+    return lh_mirror_count(world->mirror, LH_KIND_SNAPSHOT) == *(guint *)n;
+}
+
+static void count_done(const LhObject *object, gpointer n)
+{
+    if (lh_object_known(object) && ((const LhDeletion *)object)->data_deleted_at >= 0)
+        ++*(guint *)n;
+}
+
+static guint done(World *world)
+{
+    guint n = 0;
+    lh_mirror_foreach(world->mirror, LH_KIND_DELETION, count_done, &n);
+    return n;
+}
+
+static gboolean some_are_done(World *world, gpointer n)
+{
+    return done(world) >= *(guint *)n;
+}
+
+static gboolean brake_says(World *world, gpointer words)
+{
+    const LhBrake *brake = world_get(world, LH_KIND_BRAKE, "snapshot-cleaner");
+    return brake != NULL && lh_object_known(&brake->o) && brake->message != NULL &&
+           strstr(brake->message, words) != NULL;
+}
+
+static gboolean no_brake(World *world, gpointer data)
+{
+    return world_get(world, LH_KIND_BRAKE, "snapshot-cleaner") == NULL;
+}
+
+/* For each deleted snapshot: its replicas went, then came the Deletion, then the snapshot went in the
+ * revision that said that its data is deleted; and each Deletion was written twice, by create and update. */
+static guint check_order(World *world)
+{
+    g_autoptr(GPtrArray) history = world_history(world, 0);
+    g_autoptr(GHashTable) decided = g_hash_table_new(g_str_hash, g_str_equal);
+    guint retired = 0;
+    for (guint i = 0; i < history->len; i++) {
+        const Kv *kv = g_ptr_array_index(history, i);
+        const char *name = strrchr(kv->key, '/') + 1;
+        if (g_str_has_prefix(kv->key, "decided/deletions/") && !kv->is_delete) {
+            if (kv->create_rev == kv->mod_rev)
+                assert_true(g_hash_table_insert(decided, (gpointer)name, (gpointer)kv));
+        } else if (g_str_has_prefix(kv->key, "published/snapshots/") && kv->is_delete) {
+            const LhDeletion *deletion = world_get(world, LH_KIND_DELETION, "%s", name);
+            const Kv *intent = g_hash_table_lookup(decided, name);
+            assert_non_null(intent);
+            assert_int_equal(deletion->o.mod_rev, kv->mod_rev);
+            retired++;
+        } else if (g_str_has_prefix(kv->key, "decided/replicas/")) {
+            g_autofree char *snapshot = g_strndup(name, strcspn(name, "."));
+            if (g_hash_table_contains(decided, snapshot))
+                fail_msg("%s was written after the Deletion", kv->key);
+        }
+    }
+    return retired;
+}
+
+/* ---- the story ---- */
+
+typedef struct {
+    guint answers;
+    GString *names;
+    gint64 objects;
+} Bucket;
+
+static void on_page(const LhStoreObject *objects, gsize n, gpointer data)
+{
+    Bucket *bucket = data;
+    for (gsize i = 0; i < n; i++)
+        g_string_append_printf(bucket->names, "%s ", objects[i].name);
+}
+
+static void on_walked(const LhStoreAnswer *answer, const GError *error, gpointer data)
+{
+    Bucket *bucket = data;
+    if (error != NULL)
+        fail_msg("%s", error->message);
+    bucket->objects = answer->objects;
+    bucket->answers++;
+}
+
+static gboolean has_answered(World *world, gpointer bucket)
+{
+    return ((Bucket *)bucket)->answers > 0;
+}
+
+/* What is in the bucket below root/, as "a b ". g_free. */
+static char *in_bucket(World *world, const char *access, const char *secret)
+{
+    static const char *const roots[] = {"s3://" BUCKET "/kept/", NULL};
+    const LhObjectStoreOptions options = {.roots = roots,
+                                          .endpoint = s3_process_endpoint(swift),
+                                          .access_key_file = access,
+                                          .secret_key_file = secret};
+    g_autoptr(GError) error = NULL;
+    LhObjectStore *store = lh_objectstore_new(world->env, &options, &error);
+    Bucket bucket = {.names = g_string_new(NULL)};
+    assert_non_null(store);
+    lh_store_walk(store, roots[0], on_page, on_walked, &bucket);
+    world_poll(world, has_answered, &bucket, "the bucket is listed");
+    lh_store_free(store);
+    return g_string_free(bucket.names, FALSE);
+}
+
+/* A retention of seconds, from publish to the bucket being empty again but for the marker. */
+static void from_publish_to_an_empty_bucket(void **state)
+{
+    static const S3File files[] = {{"part-0", 5000}, {"deep/er/part-1", 70000}};
+    World *world = *state;
+    g_autofree char *access = s3_secret_file(world, "access", s3_process_access_key(swift));
+    g_autofree char *secret = s3_secret_file(world, "secret", s3_process_secret_key(swift));
+    const char *const extra[] = {"--object-store-roots",
+                                 "s3://" BUCKET "/kept/",
+                                 "--object-store-endpoint",
+                                 s3_process_endpoint(swift),
+                                 "--object-store-access-key-file",
+                                 access,
+                                 "--object-store-secret-key-file",
+                                 secret,
+                                 NULL};
+    guint none = 0;
+    put_settings(world, ",\"brakePercent\":100");
+    put_service(world, "x", "85s", "90s");
+    s3_agent(world, "a1", "default", s3_process_endpoint(swift), "s3://" BUCKET "/kept/", access,
+             secret);
+    Proc *manager = manager_start(world, "manager", extra);
+    for (guint i = 0; i < 4; i++) {
+        g_autofree char *name = g_strdup_printf("s3-%u", i);
+        g_autofree char *uri = g_strdup_printf("s3://" BUCKET "/kept/day/%s/", name);
+        for (gsize f = 0; f < G_N_ELEMENTS(files); f++) {
+            g_autofree char *key = g_strdup_printf("kept/day/%s/%s", name, files[f].name);
+            g_autofree guint8 *data = s3_bytes(uri, &files[f]);
+            s3_process_put(swift, BUCKET, key, data, files[f].bytes);
+        }
+        s3_publish(world, name, s3_snapshot(world, uri, files, G_N_ELEMENTS(files)));
+    }
+    s3_process_put(swift, BUCKET, "beside/x", "kept", 4);
+    world_wait_live(world, "s3-",
+                    4); /* their end was a minute ago: less than half of one in the cache */
+    world_wait(world, snapshots_are, &none, "all data is deleted, all snapshots are retired");
+    assert_int_equal(check_order(world), 4);
+    assert_int_equal(done(world), 4);
+    g_autofree char *left = in_bucket(world, access, secret);
+    assert_string_equal(left, ".leasehold ");
+    s3_check_secret(world, manager, s3_process_secret_key(swift));
+    assert_true(metric(manager, "deletions_pending") == 0);
+}
+
+/* ---- kill -9 ---- */
+
+static void a_killed_leader_is_followed_in_the_middle(void **state)
+{
+    World *world = *state;
+    guint few = 3, kept = 2, n = 14;
+    put_settings(world, ",\"brakePercent\":100,\"deletesPerSecond\":3");
+    put_service(world, "old", "10m", "1h");
+    put_service(world, "kept", "10m", "7d");
+    publish_old(world, "old", n);
+    publish_old(world, "kept", 2);
+    Proc *first = manager_on_files(world, "first");
+    world_wait(world, some_are_done, &few, "a few are deleted");
+    proc_kill(first);
+    assert_true(done(world) < n);
+    manager_on_files(world, "second");
+    world_wait(world, snapshots_are, &kept, "the rest is deleted by another leader");
+    assert_int_equal(check_order(world), n);
+    for (guint i = 0; i < n; i++) {
+        g_autofree char *name = g_strdup_printf("old-%02u", i);
+        assert_false(file_is_there(world, name));
+    }
+    assert_true(file_is_there(world, "kept-00"));
+    assert_true(file_is_there(world, "kept-01"));
+}
+
+/* ---- orphans and missing data ---- */
+
+static gboolean is_gone(World *world, gpointer rest)
+{
+    return !file_is_there(world, rest);
+}
+
+static gboolean is_missing(World *world, gpointer wanted)
+{
+    const LhCondition *condition = world_condition(world, "snapshots/here-00/snapshot-cleaner",
+                                                   "DataMissing");
+    return (condition != NULL && condition->status == LH_CONDITION_TRUE) == *(gboolean *)wanted;
+}
+
+typedef struct {
+    Proc *manager;
+    const char *series;
+    double value;
+} Metric;
+
+static gboolean metric_is(World *world, gpointer data)
+{
+    const Metric *wanted = data;
+    return metric(wanted->manager, wanted->series) == wanted->value;
+}
+
+static void orphans_go_and_missing_data_is_said(void **state)
+{
+    World *world = *state;
+    gboolean yes = TRUE, no = FALSE;
+    put_settings(world, ",\"reconcileInterval\":\"300ms\",\"orphanGrace\":\"2s\","
+                        "\"brakePercent\":100");
+    put_service(world, "here", "10m", "7d");
+    publish_old(world, "here", 2);
+    write_there(world, "stray/deep/file", "nobody's");
+    write_there(world, "here-01/not-in-the-digests", "the snapshot's all the same");
+    write_there(world, "README", "in the root itself");
+    Proc *manager = manager_on_files(world, "manager");
+    Metric orphaned = {manager, "objectstore_orphaned_objects", 2};
+    world_poll(world, metric_is, &orphaned, "the metric counts two");
+    world_poll(world, is_gone, (gpointer) "stray/deep", "what nobody knows is deleted");
+    world_wait_event(world, "OrphanDeleted", NULL);
+    orphaned.value = 1;
+    world_poll(world, metric_is, &orphaned, "and then one");
+    assert_true(file_is_there(world, "README"));
+    assert_true(file_is_there(world, "here-01/not-in-the-digests"));
+    assert_true(file_is_there(world, ".leasehold"));
+    /* Its intent was committed first: seen, then decided. */
+    g_autoptr(GPtrArray) orphans = lh_mirror_list(world->mirror, LH_KIND_ORPHAN);
+    assert_int_equal(orphans->len, 1);
+    const LhOrphan *orphan = g_ptr_array_index(orphans, 0);
+    assert_true(orphan->second_seen >= orphan->first_seen + 2000);
+    assert_true(orphan->decided_at >= 0);
+
+    g_autofree char *path = g_build_filename(world->objects, "here-00", NULL);
+    g_autofree char *away = g_strconcat(world->objects, "-away", NULL);
+    assert_int_equal(g_rename(path, away), 0);
+    world_wait(world, is_missing, &yes, "DataMissing is said");
+    world_wait_event(world, "DataMissing", "snapshots/here-00");
+    Metric missing = {manager, "snapshots_missing_data", 1};
+    world_poll(world, metric_is, &missing, "the metric says 1");
+    assert_int_equal(g_rename(away, path), 0);
+    world_wait(world, is_missing, &no, "and taken back");
+    assert_int_equal(lh_mirror_count(world->mirror, LH_KIND_SNAPSHOT), 2);
+    assert_int_equal(lh_mirror_count(world->mirror, LH_KIND_DELETION), 0);
+}
+
+/* ---- what holds it back ---- */
+
+static void the_brake_holds_until_it_is_confirmed(void **state)
+{
+    World *world = *state;
+    guint none = 0;
+    put_settings(world, "");
+    put_service(world, "old", "10m", "1h");
+    publish_old(world, "old", 12);
+    Proc *manager = manager_on_files(world, "manager");
+    world_wait(world, brake_says, (gpointer) "service old", "the cleaner brakes");
+    world_wait_event(world, "Braked", "settings/snapshot-cleaner");
+    assert_true(metric(manager, "brake{controller=\"snapshot-cleaner\"}") == 1);
+    assert_int_equal(lh_mirror_count(world->mirror, LH_KIND_DELETION), 0);
+    const LhBrake *brake = world_get(world, LH_KIND_BRAKE, "snapshot-cleaner");
+    assert_int_equal(brake->eligible, 12);
+    g_autofree char *hash = g_strdup(brake->plan_hash);
+    g_autoptr(Run) wrong = cli(manager, "confirm", "snapshot-cleaner", "--plan", "0011223344556677",
+                               NULL);
+    assert_int_not_equal(wrong->code, 0);
+    g_autoptr(Run) right = cli(manager, "confirm", "snapshot-cleaner", "--plan", hash, NULL);
+    assert_string_equal(right->err, "");
+    world_wait(world, snapshots_are, &none, "what was confirmed is deleted");
+    world_wait(world, no_brake, NULL, "the Brake goes");
+    assert_int_equal(check_order(world), 12);
+}
+
+static void a_foreign_marker_holds_everything(void **state)
+{
+    World *world = *state;
+    guint none = 0;
+    put_settings(world, "");
+    put_service(world, "old", "10m", "1h");
+    publish_old(world, "old", 3);
+    write_there(world, ".leasehold",
+                "{\"prefix\":\"/other/\",\"clusterId\":\"0123456789abcdef\",\"revision\":7}\n");
+    manager_on_files(world, "manager");
+    world_wait(world, brake_says, (gpointer) "another cluster or prefix", "the cleaner holds");
+    assert_int_equal(lh_mirror_count(world->mirror, LH_KIND_DELETION), 0);
+    assert_true(file_is_there(world, "old-00"));
+    g_autofree char *marker = g_build_filename(world->objects, ".leasehold", NULL);
+    assert_int_equal(g_unlink(marker), 0); /* a person has looked, and it is a mistake */
+    /* Looked at again within half a minute; it then writes its own, and deletes in the next look. */
+    gboolean gone = world_until(world, snapshots_are, &none, 2 * WAIT_MS);
+    assert_true(gone);
+    assert_true(file_is_there(world, ".leasehold"));
+}
+
+/* Astra: a list that came back empty: everything would be deleted. Here the root is not what it was. */
+static void an_empty_listing_holds_everything(void **state)
+{
+    World *world = *state;
+    guint kept = 1;
+    g_autofree char *away = g_strconcat(world->objects, "-away", NULL);
+    put_settings(world, ",\"reconcileInterval\":\"300ms\"");
+    put_service(world, "old", "10m", "1h");
+    put_service(world, "kept", "10m", "7d");
+    publish_old(world, "old", 3);
+    publish_old(world, "kept", 1);
+    assert_int_equal(g_rename(world->objects, away), 0);
+    assert_int_equal(g_mkdir(world->objects, 0755), 0);
+    manager_on_files(world, "manager");
+    world_wait(world, brake_says, (gpointer) "its listing is empty", "the cleaner holds");
+    assert_int_equal(lh_mirror_count(world->mirror, LH_KIND_DELETION), 0);
+    g_autofree char *marker = g_build_filename(world->objects, ".leasehold", NULL);
+    g_unlink(marker);
+    assert_int_equal(g_rmdir(world->objects), 0);
+    world_wait(world, brake_says, (gpointer) "listing failed", "a root that is gone holds it too");
+    assert_int_equal(g_rename(away, world->objects), 0);
+    gboolean gone = world_until(world, snapshots_are, &kept, 2 * WAIT_MS);
+    assert_true(gone);
+    assert_false(file_is_there(world, "old-00"));
+    assert_true(file_is_there(world, "kept-00"));
+}
+
+static gboolean is_kept(World *world, gpointer data)
+{
+    const LhCondition *condition = world_condition(world, "snapshots/old-00/snapshot-cleaner",
+                                                   "Deletable");
+    return condition != NULL && condition->status == LH_CONDITION_FALSE;
+}
+
+/* Nothing is deleted without roots, nor what lies outside of them. */
+static void without_roots_nothing_goes(void **state)
+{
+    World *world = *state;
+    put_settings(world, "");
+    put_service(world, "old", "10m", "1h");
+    publish_old(world, "old", 3);
+    Proc *manager = manager_ready(world, "without");
+    put_service(world, "sign", "24h", "7d");
+    agents_start(world, 1);
+    snapshot_publish(world, "sign-0", "sign", world->now_ms - 60000, 1, 500);
+    world_wait_live(world, "sign-0", 1);
+    assert_int_equal(lh_mirror_count(world->mirror, LH_KIND_DELETION), 0);
+    assert_int_equal(proc_stop(manager), 0);
+    g_autofree char *other = g_strdup_printf("file://%s/elsewhere/", world->dir);
+    g_autofree char *path = g_build_filename(world->dir, "elsewhere", NULL);
+    assert_int_equal(g_mkdir(path, 0755), 0);
+    manager_with(world, "other", other, NULL, NULL);
+    world_wait(world, is_kept, NULL, "Deletable=False is said");
+    assert_int_equal(lh_mirror_count(world->mirror, LH_KIND_DELETION), 0);
+    assert_true(file_is_there(world, "old-00"));
+}
+
+static int start_swift(void **state)
+{
+    g_autoptr(GError) error = NULL;
+    (void)state;
+    swift = s3_process_new(&error);
+    if (swift == NULL)
+        fail_msg("%s", error->message);
+    s3_process_make_bucket(swift, BUCKET);
+    return 0;
+}
+
+static int stop_swift(void **state)
+{
+    (void)state;
+    s3_process_free(swift);
+    return 0;
+}
+
+#define STORY(test) cmocka_unit_test_setup_teardown(test, world_setup, world_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        STORY(from_publish_to_an_empty_bucket),
+        STORY(a_killed_leader_is_followed_in_the_middle),
+        STORY(orphans_go_and_missing_data_is_said),
+        STORY(the_brake_holds_until_it_is_confirmed),
+        STORY(a_foreign_marker_holds_everything),
+        STORY(an_empty_listing_holds_everything),
+        STORY(without_roots_nothing_goes),
+    };
+    return cmocka_run_group_tests_name("integration-cleaner", tests, start_swift, stop_swift);
+}

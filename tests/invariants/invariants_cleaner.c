@@ -1,0 +1,160 @@
+/*
+ * Deleting data: no Deletion inside retention and buffer, of a live or overlapping snapshot, against an edit
+ * that is not in force, or while there is a replica; it is decided once and never taken back; a snapshot is
+ * retired only with the revision that says that its data is deleted; an Orphan is decided only after it was
+ * seen twice, a grace apart.
+ */
+#include "invariants.h"
+
+#include <string.h>
+
+#define TOMBSTONE_MS  (30 * G_GINT64_CONSTANT(86400000))
+#define SAY(inv, ...) inv_fail(inv, INV_CLEANER, __VA_ARGS__)
+
+static gboolean has_replica(const Inv *inv, const char *snapshot)
+{
+    g_autofree char *prefix = g_strconcat(snapshot, ".", NULL);
+    GHashTableIter iter;
+    gpointer name;
+    g_hash_table_iter_init(&iter, inv->kinds[LH_KIND_REPLICA]);
+    while (g_hash_table_iter_next(&iter, &name, NULL))
+        if (g_str_has_prefix(name, prefix))
+            return TRUE;
+    return FALSE;
+}
+
+static void check_service(Inv *inv, const InvCommit *commit, const InvChange *change,
+                          const LhSnapshot *snapshot)
+{
+    g_autofree char *name = g_strconcat("services/", snapshot->service, NULL);
+    const LhAccepted *accepted = (const LhAccepted *)inv_get(inv, LH_KIND_ACCEPTED, name);
+    const LhObject *desired = inv_get(inv, LH_KIND_SERVICE, snapshot->service);
+    const LhService *spec = lh_accepted_spec((const LhObject *)accepted, LH_KIND_SERVICE);
+    gint64 due;
+    if (spec == NULL || desired == NULL) {
+        SAY(inv, "%s: its service is not in force, or deleted", change->key);
+        return;
+    }
+    due = snapshot->end_time + spec->retention_ms +
+          inv_settings(inv, "snapshot-cleaner")->buffer_ms;
+    if (spec->paused)
+        SAY(inv, "%s: its service is paused", change->key);
+    else if (!lh_object_known(desired) || desired->mod_rev != accepted->revision)
+        SAY(inv, "%s: an edit of its service is not in force", change->key);
+    else if (commit->wall_ms + inv->options.clock_ms < due)
+        SAY(inv, "%s: it is kept for %" G_GINT64_FORMAT " ms more", change->key,
+            due - commit->wall_ms);
+    else if (!inv_relied_on(inv, INV_CLEANER, commit, LH_KIND_SERVICE, snapshot->service,
+                            desired->mod_rev) ||
+             !inv_relied_on(inv, INV_CLEANER, commit, LH_KIND_ACCEPTED, name, accepted->o.mod_rev))
+        SAY(inv, "%s: its service was not compared", change->key);
+}
+
+static gboolean overlaps(const Inv *inv, const LhSnapshot *snapshot, const char *uri)
+{
+    GHashTableIter iter;
+    gpointer value;
+    g_hash_table_iter_init(&iter, inv->kinds[LH_KIND_SNAPSHOT]);
+    while (g_hash_table_iter_next(&iter, NULL, &value)) {
+        const LhSnapshot *other = value;
+        g_autofree char *held = other == snapshot || !lh_object_known(&other->o)
+                                    ? NULL
+                                    : lh_uri_text(&other->uri);
+        /* One that came since is not valid; what was there before was seen. */
+        if (held != NULL && other->o.create_rev < snapshot->o.create_rev &&
+            (g_str_has_prefix(held, uri) || g_str_has_prefix(uri, held)))
+            return TRUE;
+    }
+    return FALSE;
+}
+
+static void check_decided(Inv *inv, const InvCommit *commit, const InvChange *change)
+{
+    const LhDeletion *deletion = (const LhDeletion *)change->after;
+    const LhSnapshot *snapshot = (const LhSnapshot *)inv_get(inv, LH_KIND_SNAPSHOT, change->name);
+    if (snapshot == NULL || !lh_object_known(&snapshot->o) ||
+        !lh_uri_is(&snapshot->uri, deletion->uri) ||
+        deletion->snapshot_revision != snapshot->o.mod_rev) {
+        SAY(inv, "%s: not the snapshot that is there", change->key);
+        return;
+    }
+    if (snapshot->live)
+        SAY(inv, "%s: the snapshot is live", change->key);
+    if (deletion->data_deleted_at >= 0)
+        SAY(inv, "%s: nothing can be deleted yet", change->key);
+    if (has_replica(inv, change->name))
+        SAY(inv, "%s: it has a replica", change->key);
+    if (overlaps(inv, snapshot, deletion->uri))
+        SAY(inv, "%s: another snapshot's data lies there", change->key);
+    if (!inv_relied_on(inv, INV_CLEANER, commit, LH_KIND_SNAPSHOT, change->name,
+                       snapshot->o.mod_rev))
+        SAY(inv, "%s: the snapshot was not compared", change->key);
+    check_service(inv, commit, change, snapshot);
+}
+
+static void check_deletion(Inv *inv, const InvCommit *commit, const InvChange *change)
+{
+    const LhDeletion *before = (const LhDeletion *)change->before;
+    const LhDeletion *after = (const LhDeletion *)change->after;
+    inv_did(inv, INV_CLEANER);
+    if (after == NULL &&
+        (before == NULL || !lh_object_known(&before->o) || before->data_deleted_at < 0 ||
+         commit->wall_ms + inv->options.clock_ms < before->data_deleted_at + TOMBSTONE_MS))
+        SAY(inv, "%s: a tombstone is deleted", change->key);
+    else if (after == NULL)
+        return;
+    else if (before == NULL)
+        check_decided(inv, commit, change);
+    else if (lh_object_known(&before->o) &&
+             (strcmp(before->uri, after->uri) != 0 || before->decided_at != after->decided_at ||
+              before->data_deleted_at >= 0 || after->data_deleted_at < 0))
+        SAY(inv, "%s: what was decided is changed", change->key);
+}
+
+/* Its data is deleted, and that is said in the same revision. */
+static void check_retired(Inv *inv, const InvCommit *commit, const InvChange *change)
+{
+    g_autofree char *key = lh_key(LH_KIND_DELETION, change->name);
+    inv_did(inv, INV_CLEANER);
+    for (guint i = 0; i < commit->n; i++) {
+        const LhDeletion *deletion = (const LhDeletion *)commit->changes[i].after;
+        if (strcmp(commit->changes[i].key, key) == 0 && deletion != NULL &&
+            deletion->data_deleted_at >= 0)
+            return;
+    }
+    SAY(inv, "%s is retired; its data is not said to be deleted", change->key);
+}
+
+static void check_orphan(Inv *inv, const InvChange *change)
+{
+    const LhOrphan *before = (const LhOrphan *)change->before;
+    const LhOrphan *after = (const LhOrphan *)change->after;
+    gboolean was = before != NULL && lh_object_known(&before->o) && before->decided_at >= 0;
+    inv_did(inv, INV_CLEANER);
+    if (after == NULL || after->decided_at < 0 || was)
+        return;
+    if (before == NULL || before->first_seen != after->first_seen ||
+        strcmp(before->uri, after->uri) != 0 || before->objects != after->objects)
+        SAY(inv, "%s is decided, and was not seen like this before", change->key);
+    else if (after->second_seen - after->first_seen <
+             inv_settings(inv, "snapshot-cleaner")->orphan_grace_ms)
+        SAY(inv, "%s is decided %" G_GINT64_FORMAT " ms after it was first seen", change->key,
+            after->second_seen - after->first_seen);
+}
+
+static void on_commit(Inv *inv, const InvCommit *commit)
+{
+    for (guint i = 0; i < commit->n && commit->by == INV_BY_MANAGER; i++) {
+        const InvChange *change = &commit->changes[i];
+        if (change->kind == LH_KIND_DELETION)
+            check_deletion(inv, commit, change);
+        else if (change->kind == LH_KIND_ORPHAN)
+            check_orphan(inv, change);
+        else if (change->kind == LH_KIND_SNAPSHOT && change->after == NULL)
+            check_retired(inv, commit, change);
+        else if (change->kind == LH_KIND_SNAPSHOT)
+            SAY(inv, "%s is written by a manager", change->key);
+    }
+}
+
+const InvGroup inv_cleaner = {on_commit, NULL};

@@ -1,0 +1,802 @@
+/*
+ * snapshot-cleaner: what it deletes, in which order, and above all what it does not.
+ */
+#include "controllers/cleaner.h"
+#include "tests/unit/controllers/harness.h"
+
+#define C    "snapshot-cleaner"
+#define ROOT "s3://bucket/"
+
+/* ---- a world with one root ---- */
+
+/* "delete.old 901/1 s3://bucket/old/|…": what is wanted outside now. */
+static char *wanted(const World *world)
+{
+    g_autoptr(LhErrands) errands = lh_errands_new();
+    GString *text = g_string_new(NULL);
+    LhPlanContext context = {.now_ms = world->now_ms,
+                             .revision = world->revision,
+                             .epoch = 7,
+                             .led_ms = world->led_ms,
+                             .regressed = world->regressed,
+                             .regressed_rev = world->regressed_rev,
+                             .max_groups = G_MAXUINT};
+
+    lh_controller_find(C)->errands(world->index, &context, errands);
+    for (guint i = 0; i < errands->errands->len; i++) {
+        const LhErrand *errand = &g_array_index(errands->errands, LhErrand, i);
+        g_string_append_printf(text, "%s %" PRId64 "/%" PRId64 " %s|", errand->id, errand->token,
+                               errand->attempt, errand->uri == NULL ? "" : errand->uri);
+    }
+    return g_string_free(text, FALSE);
+}
+
+static gboolean wants(const World *world, const char *part)
+{
+    g_autofree char *all = wanted(world);
+
+    return strstr(all, part) != NULL;
+}
+
+static G_GNUC_PRINTF(3, 4) void observe(World *world, const char *name, const char *format, ...)
+{
+    g_autofree char *key = g_strconcat("observed/" C "/", name, NULL), *value = NULL;
+    va_list args;
+
+    va_start(args, format);
+    value = *format == '\0' ? NULL : g_strdup_vprintf(format, args);
+    va_end(args);
+    change(world, key, value);
+}
+
+static char *root_id(const char *kind)
+{
+    return lh_cleaner_errand(kind, ROOT);
+}
+
+/* @look: more members, begins with a comma, or "". */
+static void look_at(World *world, const char *state, gint64 clock_ms, const char *look)
+{
+    g_autofree char *id = root_id("look.");
+
+    observe(world, id, "{\"at\":%" PRId64 ",\"token\":1,\"clock\":%" PRId64 ",\"state\":\"%s\"%s}",
+            world->now_ms, clock_ms, state, look);
+}
+
+static gint64 listing_token = 1;
+
+static void listed(World *world, const char *more)
+{
+    g_autofree char *id = root_id("list.");
+
+    observe(world, id,
+            "{\"at\":%" PRId64 ",\"token\":%" PRId64 ",\"clock\":%" PRId64 ",\"uri\":\"" ROOT
+            "\",\"objects\":1000%s}",
+            world->now_ms, listing_token, world->now_ms, more);
+}
+
+static void etcd_says(World *world, gint64 clock_ms)
+{
+    observe(world, "etcd", "{\"at\":%" PRId64 ",\"token\":1,\"clock\":%" PRId64 "}", world->now_ms,
+            clock_ms);
+}
+
+/* All is well, and fresh. */
+static void all_well(World *world)
+{
+    observe(world, "roots", "{\"at\":%" PRId64 ",\"uris\":[\"" ROOT "\"]}", world->now_ms);
+    look_at(world, "ours", world->now_ms, "");
+    listed(world, "");
+    etcd_says(world, world->now_ms);
+}
+
+static void pass_time(World *world, gint64 ms)
+{
+    world->now_ms += ms;
+    all_well(world);
+}
+
+/* Retention 1 h, buffer 1 min; @n snapshots old-000…, due in exactly @due_in_ms. */
+static World *world_with(guint n, gint64 due_in_ms)
+{
+    World *world = world_new();
+
+    put_settings(world, C, "\"buffer\":\"1m\",\"brakePercent\":100");
+    put_service(world, "s", "\"cache\":{\"window\":\"10m\",\"replicas\":0},\"retention\":\"1h\"");
+    for (guint i = 0; i < n; i++) {
+        g_autofree char *name = g_strdup_printf("old-%03u", i);
+        put_snapshot(world, name, "s", T0 + due_in_ms - HOUR - MINUTE, 10);
+    }
+    all_well(world);
+    return world;
+}
+
+static guint deletions(const World *world)
+{
+    return count_below(world, "decided/deletions/");
+}
+
+static const LhBrake *brake(const World *world)
+{
+    return look(world, "decided/brakes/" C);
+}
+
+static void assert_keeps(World *world)
+{
+    run(world, C);
+    if (deletions(world) != 0)
+        fail_msg("something is to be deleted");
+    assert_false(wants(world, "delete."));
+}
+
+static void erased(World *world, const char *snapshot, const char *more)
+{
+    const LhDeletion *deletion = lookf(world, "decided/deletions/%s", snapshot);
+    g_autofree char *name = g_strconcat("delete.", snapshot, NULL);
+
+    observe(world, name, "{\"at\":%" PRId64 ",\"token\":%" PRId64 ",\"objects\":3%s}",
+            world->now_ms, deletion->o.create_rev, more);
+}
+
+/* ---- the order of things ---- */
+
+static void intent_then_data_then_the_record(void **state)
+{
+    g_autoptr(World) world = world_with(1, 0);
+    g_autoptr(LhPlan) plan = plan_of(world, C);
+    g_autofree char *text = plan_text(plan);
+
+    (void)state;
+    assert_false(wants(world, "delete."));
+    /* Everything that the decision rests on is compared. */
+    assert_non_null(strstr(text, "put decided/deletions/old-000 @0 expired"));
+    assert_non_null(strstr(text, "rely published/snapshots/old-000 0 @"));
+    assert_non_null(strstr(text, "rely decided/replicas/old-000. 1 "));
+    assert_non_null(strstr(text, "rely desired/services/s 0 @"));
+    assert_non_null(strstr(text, "rely decided/accepted/services/s 0 @"));
+    assert_non_null(strstr(text, "rely decided/accepted/settings/" C " 0 @"));
+    run(world, C);
+    const LhDeletion *deletion = look(world, "decided/deletions/old-000");
+    assert_string_equal(deletion->uri, ROOT "old-000/");
+    assert_int_equal(deletion->data_deleted_at, -1);
+    assert_true(wants(world, "/1 " ROOT "old-000/"));
+    assert_non_null(look(world, "published/snapshots/old-000"));
+    erased(world, "old-000", "");
+    guint before = (guint)world->revision;
+    assert_int_equal(step(world, C), 1); /* one transaction */
+    assert_int_equal(world->revision, before + 1);
+    assert_null(look(world, "published/snapshots/old-000"));
+    deletion = look(world, "decided/deletions/old-000");
+    assert_int_equal(deletion->data_deleted_at, world->now_ms);
+    assert_false(wants(world, "delete."));
+    assert_nothing_to_do(world, C);
+}
+
+static void not_a_millisecond_too_soon(void **state)
+{
+    g_autoptr(World) world = world_with(1, 1);
+    g_autoptr(LhPlan) plan = plan_of(world, C);
+
+    (void)state;
+    assert_int_equal(plan->wake_ms, T0 + 1);
+    assert_keeps(world);
+    world->now_ms++;
+    run(world, C);
+    assert_int_equal(deletions(world), 1);
+}
+
+/* A new leader knows nothing of what was seen, and everything of what was decided. */
+static void any_leader_goes_on_where_the_last_stopped(void **state)
+{
+    g_autoptr(World) world = world_with(1, 0);
+
+    (void)state;
+    run(world, C);
+    for (int i = 0; i < 2; i++) {
+        g_autoptr(GPtrArray) seen = keys_below(world, "observed/");
+        g_autofree char **names = g_new0(char *, seen->len + 1);
+        for (guint n = 0; n < seen->len; n++)
+            names[n] = g_strdup(seen->pdata[n]);
+        for (guint n = 0; names[n] != NULL; n++) {
+            change(world, names[n], NULL);
+            g_free(names[n]);
+        }
+        fail_over(world);
+        g_autofree char *first = wanted(world);
+        assert_string_equal(first, "roots 0/0 |"); /* nothing else before that */
+        all_well(world);
+        assert_true(wants(world, "delete.old-000 "));
+    }
+    erased(world, "old-000", "");
+    fail_over(world);
+    run(world, C);
+    assert_null(look(world, "published/snapshots/old-000"));
+}
+
+static void what_failed_is_tried_again_later(void **state)
+{
+    g_autoptr(World) world = world_with(1, 0);
+
+    (void)state;
+    run(world, C);
+    erased(world, "old-000", ",\"attempt\":1,\"error\":\"access is denied\"");
+    run(world, C);
+    assert_non_null(look(world, "published/snapshots/old-000"));
+    assert_false(wants(world, "delete."));
+    pass_time(world, 10 * SECOND);
+    assert_true(wants(world, "/2 " ROOT "old-000/"));
+}
+
+/* An answer to another Deletion of that name says nothing. */
+static void only_its_own_answer_counts(void **state)
+{
+    g_autoptr(World) world = world_with(1, 0);
+
+    (void)state;
+    run(world, C);
+    observe(world, "delete.old-000", "{\"at\":%" PRId64 ",\"token\":3}", world->now_ms);
+    run(world, C);
+    assert_non_null(look(world, "published/snapshots/old-000"));
+    assert_true(wants(world, "delete.old-000 "));
+}
+
+/* ---- what keeps data ---- */
+
+static void replicas_keep_data(void **state)
+{
+    g_autoptr(World) world = world_with(1, 0);
+    static const char value[] = "{\"snapshot\":\"%s\",\"service\":\"s\",\"set\":\"default\","
+                                "\"ordinal\":0,\"expiresAt\":1}";
+
+    (void)state;
+    putf(world, "decided/replicas/old-000.default.0", value, "old-000");
+    assert_keeps(world);
+    put(world, "decided/replicas/old-000.default.0", "what is this");
+    assert_keeps(world);
+    del(world, "decided/replicas/old-000.default.0");
+    /* Also one that etcd's range compare cannot tell from its own. */
+    putf(world, "decided/replicas/old-000.more.default.0", value, "old-000.more");
+    assert_keeps(world);
+    assert_int_equal(world->conflicts, 0);
+    del(world, "decided/replicas/old-000.more.default.0");
+    run(world, C);
+    assert_int_equal(deletions(world), 1);
+}
+
+/* It came between the plan and its commit. */
+static void a_replica_that_comes_late_is_in_the_way(void **state)
+{
+    g_autoptr(World) world = world_with(1, 0);
+    g_autoptr(LhPlan) plan = plan_of(world, C);
+
+    (void)state;
+    put(world, "decided/replicas/old-000.default.r0",
+        "{\"snapshot\":\"old-000\",\"service\":\"s\",\"set\":\"default\",\"restored\":true}");
+    assert_int_equal(lh_plan_groups(plan), 1);
+    assert_false(apply_group(world, plan, 0));
+}
+
+static void the_service_keeps_data(void **state)
+{
+    static const char valid[] = "{\"spec\":{\"owner\":\"me\",\"cache\":{\"window\":\"10m\","
+                                "\"replicas\":0},\"retention\":\"%s\"%s}}";
+    g_autoptr(World) world = world_with(1, 0);
+
+    (void)state;
+    putf(world, "desired/services/s", valid, "90d", ""); /* an edit that is not in force yet */
+    assert_keeps(world);
+    step(world, "admission");
+    assert_keeps(world); /* and then it is */
+    put(world, "desired/services/s",
+        "{\"spec\":{}}"); /* invalid: the last good one is in force, … */
+    step(world, "admission");
+    assert_keeps(world);
+    putf(world, "desired/services/s", valid, "1h", ",\"paused\":true");
+    step(world, "admission");
+    assert_keeps(world);
+    del(world, "desired/services/s"); /* deleted: no data is deleted */
+    run(world, "admission");
+    assert_keeps(world);
+    putf(world, "desired/services/s", valid, "1h", "");
+    run(world, "admission");
+    put(world, "decided/accepted/services/s", "what is this");
+    assert_keeps(world);
+    del(world, "decided/accepted/services/s");
+    run(world, "admission");
+    run(world, C);
+    assert_int_equal(deletions(world), 1);
+}
+
+static void live_unreadable_and_overlapping_snapshots_stay(void **state)
+{
+    g_autoptr(World) world = world_with(0, 0);
+
+    (void)state;
+    put(world, "published/snapshots/live",
+        "{\"service\":\"s\",\"startTime\":1,\"endTime\":2,\"uri\":\"" ROOT
+        "live/\",\"live\":true}");
+    put(world, "published/snapshots/what", "{\"service\":\"s\",\"uri\":\"" ROOT "what/\"}");
+    put_snapshot(world, "a", "s", T0 - DAY, 10);
+    put(world, "published/snapshots/b", /* younger, in a: neither is deleted */
+        "{\"service\":\"s\",\"startTime\":1,\"endTime\":2,\"sizeBytes\":1,\"uri\":\"" ROOT
+        "a/b/\"}");
+    assert_keeps(world);
+    const LhCondition *condition = condition_of(world, "snapshots/a/" C, "Deletable");
+    assert_non_null(condition);
+    assert_string_equal(condition->reason, "Overlaps");
+    del(world, "published/snapshots/b");
+    run(world, C);
+    assert_null(condition_of(world, "snapshots/a/" C, "Deletable"));
+    assert_int_equal(deletions(world), 1);
+}
+
+/* Unknown is not absent: b would be valid, and may go, only because a does not parse any more. */
+static void what_does_not_parse_keeps_what_it_overlaps(void **state)
+{
+    g_autoptr(World) world = world_with(0, 0);
+    static const char b[] = "{\"service\":\"s\",\"startTime\":1,\"endTime\":2,\"sizeBytes\":1,"
+                            "\"uri\":\"" ROOT "a/b/\"}";
+
+    (void)state;
+    put_snapshot(world, "a", "s", T0 - DAY, 10);
+    put(world, "published/snapshots/b", b);
+    put(world, "published/snapshots/a", "{\"service\":\"s\",\"uri\":\"" ROOT "a/\"}");
+    assert_keeps(world);
+    assert_null(brake(world));
+    put_snapshot(world, "c", "s", T0 - DAY, 10); /* elsewhere: it goes */
+    run(world, C);
+    assert_non_null(look(world, "decided/deletions/c"));
+    assert_null(look(world, "decided/deletions/b"));
+    del(world, "published/snapshots/a");
+    put(world, "published/snapshots/x", "{"); /* who knows where */
+    run(world, C);
+    assert_null(look(world, "decided/deletions/b"));
+    assert_non_null(strstr(brake(world)->message, "does not parse"));
+    del(world, "published/snapshots/x");
+    run(world, C);
+    assert_non_null(look(world, "decided/deletions/b"));
+}
+
+/* One that was there first keeps what it shares with a Deletion from going. */
+static void a_deletion_that_overlaps_an_older_snapshot_waits(void **state)
+{
+    g_autoptr(World) world = world_with(0, 0);
+
+    (void)state;
+    put_snapshot(world, "z", "s", T0, 10);
+    put(world, "decided/deletions/a",
+        "{\"uri\":\"" ROOT "z/in/\",\"snapshotRevision\":5,\"decidedAt\":6}");
+    all_well(world);
+    assert_false(wants(world, "delete."));
+    del(world, "published/snapshots/z");
+    assert_true(wants(world, "delete.a "));
+}
+
+static void nothing_outside_the_roots(void **state)
+{
+    g_autoptr(World) world = world_with(0, 0);
+
+    (void)state;
+    put(world, "published/snapshots/out",
+        "{\"service\":\"s\",\"startTime\":1,\"endTime\":2,\"sizeBytes\":1,\"uri\":\"s3://other/x/\"}");
+    put(world, "published/snapshots/like",
+        "{\"service\":\"s\",\"startTime\":1,\"endTime\":2,\"sizeBytes\":1,\"uri\":\"s3://bucket2/x/\"}");
+    assert_keeps(world);
+    assert_string_equal(condition_of(world, "snapshots/out/" C, "Deletable")->reason,
+                        "NotBelowRoot");
+    observe(world, "roots", "{\"at\":%" PRId64 "}", world->now_ms); /* no roots at all */
+    put_snapshot(world, "old", "s", T0 - DAY, 10);
+    assert_keeps(world);
+    assert_null(condition_of(world, "snapshots/out/" C, "Deletable"));
+    observe(world, "roots", "%s", ""); /* not known: what was said stays */
+    observe(world, "roots", "%s", "");
+    assert_keeps(world);
+}
+
+static void paused_and_dry_runs_do_nothing(void **state)
+{
+    g_autoptr(World) world = world_with(12, 0);
+
+    (void)state;
+    put_settings(world, C, "\"buffer\":\"1m\",\"dryRun\":true");
+    run(world, C);
+    assert_keeps(world);
+    assert_null(brake(world));
+    g_autoptr(LhPlan) plan = plan_of(world, C);
+    assert_string_equal(note_rule(plan, "snapshots/old-003"), "dry-run");
+    const LhCondition *dry = condition_of(world, "settings/" C "/" C, "DryRun");
+    assert_non_null(strstr(dry->message, "12 snapshots"));
+}
+
+/* ---- clocks, markers, listings ---- */
+
+static void held(World *world, const char *why)
+{
+    assert_keeps(world);
+    assert_non_null(brake(world));
+    if (strstr(brake(world)->message, why) == NULL)
+        fail_msg("\"%s\" does not say %s", brake(world)->message, why);
+    /* Nobody can confirm that away. */
+    putf(world, "desired/confirmations/" C, "{\"spec\":{\"planHash\":\"%s\"}}",
+         brake(world)->plan_hash);
+    run(world, "admission");
+    assert_keeps(world);
+    del(world, "desired/confirmations/" C);
+    run(world, "admission");
+    all_well(world);
+    run(world, C);
+    assert_null(brake(world));
+    assert_true(deletions(world) > 0);
+}
+
+static void a_foreign_marker_holds_everything(void **state)
+{
+    g_autoptr(World) world = world_with(3, 0);
+
+    (void)state;
+    look_at(world, "foreign", world->now_ms, "");
+    held(world, "another cluster");
+}
+
+static void clocks_that_differ_hold_everything(void **state)
+{
+    for (int i = 0; i < 4; i++) {
+        g_autoptr(World) world = world_with(3, 0);
+        gint64 off = (i % 2 == 0 ? 61 : -61) * SECOND;
+        if (i < 2)
+            look_at(world, "ours", world->now_ms + off, "");
+        else
+            etcd_says(world, world->now_ms + off);
+        held(world, "60 s off");
+    }
+    (void)state;
+}
+
+/* Astra: a list that failed came back empty: everything would be deleted. */
+static void a_listing_that_failed_or_is_empty_holds_everything(void **state)
+{
+    g_autoptr(World) failed = world_with(3, 0), empty = world_with(3, 0);
+    g_autofree char *id = root_id("list.");
+
+    (void)state;
+    listed(failed, ",\"error\":\"access is denied\"");
+    held(failed, "its listing failed");
+    observe(empty, id, "{\"at\":%" PRId64 ",\"token\":1,\"objects\":0,\"missing\":3}",
+            empty->now_ms);
+    held(empty, "its listing is empty");
+}
+
+static void what_is_not_known_yet_is_waited_for(void **state)
+{
+    g_autoptr(World) world = world_with(1, 0);
+    g_autofree char *look_id = root_id("look."), *list_id = root_id("list.");
+
+    (void)state;
+    observe(world, list_id, "%s", "");
+    assert_keeps(world);
+    assert_true(wants(world, list_id));
+    all_well(world);
+    observe(world, "etcd", "%s", "");
+    assert_keeps(world);
+    assert_true(wants(world, "etcd 1/0"));
+    all_well(world);
+    look_at(world, "new", world->now_ms, ""); /* the marker was just written: not in this pass */
+    assert_keeps(world);
+    all_well(world);
+    world->now_ms += 61 * SECOND; /* the look is too long ago */
+    etcd_says(world, world->now_ms);
+    assert_keeps(world);
+    assert_true(wants(world, look_id));
+    all_well(world);
+    world->now_ms += 61 * SECOND; /* what etcd said is */
+    look_at(world, "ours", world->now_ms, "");
+    assert_keeps(world);
+    assert_null(brake(world));
+    all_well(world);
+    run(world, C);
+    assert_int_equal(deletions(world), 1);
+    world->now_ms += 61 * SECOND; /* holds for what is decided, too */
+    assert_false(wants(world, "delete."));
+}
+
+/* etcd was restored from an old backup: only a person can say that it is well. */
+static void an_etcd_from_the_past_is_confirmed_first(void **state)
+{
+    for (int i = 0; i < 2; i++) {
+        g_autoptr(World) world = world_with(2, 0);
+        world->regressed = i == 0;
+        if (i == 1)
+            look_at(world, "newer", world->now_ms, ",\"revision\":99999");
+        assert_keeps(world);
+        assert_non_null(strstr(brake(world)->message, "back in time"));
+        putf(world, "desired/confirmations/" C, "{\"spec\":{\"planHash\":\"%s\"}}",
+             brake(world)->plan_hash);
+        run(world, "admission");
+        step(world, C);
+        assert_true(brake(world)->confirmed_at >= 0);
+        world->regressed = FALSE; /* the runtime's part */
+        all_well(world);
+        run(world, C);
+        assert_int_equal(deletions(world), 2);
+        assert_null(brake(world));
+    }
+    (void)state;
+}
+
+/* What was confirmed before the backup was made says nothing of what is there now. */
+static void a_confirmed_brake_of_a_backup_counts_for_nothing(void **state)
+{
+    g_autoptr(World) world = world_with(2, 0);
+
+    (void)state;
+    put(world, "decided/brakes/" C,
+        "{\"revision\":50,\"since\":1,\"planHash\":\"abc\","
+        "\"eligible\":9,\"confirmedAt\":2}");
+    world->regressed = TRUE;
+    world->regressed_rev = 60;
+    assert_keeps(world);
+    assert_int_equal(brake(world)->confirmed_at, -1);
+    assert_int_equal(brake(world)->eligible, 2);
+}
+
+/* ---- the brake and the rate ---- */
+
+static World *two_services(guint old, guint young)
+{
+    World *world = world_with(old, 0);
+
+    put_settings(world, C, "\"buffer\":\"1m\",\"deletesPerSecond\":1000");
+    put_service(world, "young", "\"cache\":{\"window\":\"10m\",\"replicas\":0}");
+    for (guint i = 0; i < young; i++) {
+        g_autofree char *name = g_strdup_printf("young-%03u", i);
+        put_snapshot(world, name, "young", T0, 10);
+    }
+    return world;
+}
+
+static void the_brake_counts_by_service_and_by_all(void **state)
+{
+    g_autoptr(World) ten = two_services(10, 0), eleven = two_services(11, 1000);
+
+    (void)state;
+    run(ten, C);
+    assert_int_equal(deletions(ten), 10); /* all, but no more than ten */
+    run(eleven, C);
+    assert_int_equal(deletions(eleven), 0); /* all of one service, 1 % of all */
+    assert_int_equal(brake(eleven)->eligible, 11);
+    assert_non_null(strstr(brake(eleven)->message, "service s"));
+    assert_int_equal(condition_of(eleven, "settings/" C "/" C, "Braked")->status,
+                     LH_CONDITION_TRUE);
+}
+
+static void a_confirmation_releases_exactly_that_set(void **state)
+{
+    g_autoptr(World) world = two_services(12, 0);
+
+    (void)state;
+    run(world, C);
+    g_autofree char *hash = g_strdup(brake(world)->plan_hash);
+    putf(world, "desired/confirmations/" C, "{\"spec\":{\"planHash\":\"%s\"}}", "0123456789abcdef");
+    run(world, "admission");
+    assert_keeps(world); /* another plan's */
+    world->now_ms += SECOND;
+    putf(world, "desired/confirmations/" C, "{\"spec\":{\"planHash\":\"%s\"}}", hash);
+    run(world, "admission");
+    step(world, C);
+    assert_true(brake(world)->confirmed_at >= 0);
+    fail_over(world);
+    put_snapshot(world, "late", "s", T0 - DAY, 10); /* after it: not what was confirmed */
+    step(world, C);
+    assert_int_equal(deletions(world), 12);
+    assert_null(look(world, "decided/deletions/late"));
+    run(world, C);
+    assert_null(brake(world));
+}
+
+static void so_many_a_second(void **state)
+{
+    g_autoptr(World) world = world_with(10, 0);
+
+    (void)state;
+    put_settings(world, C, "\"buffer\":\"1m\",\"deletesPerSecond\":3,\"brakePercent\":100");
+    for (guint i = 1; i <= 4; i++) {
+        run(world, C);
+        assert_int_equal(deletions(world), MIN(10, 3 * i));
+        fail_over(world); /* what was decided lately is a key */
+        run(world, C);
+        assert_int_equal(deletions(world), MIN(10, 3 * i));
+        pass_time(world, SECOND);
+    }
+}
+
+/* ---- listings ---- */
+
+static void missing_data_is_said_and_nothing_more(void **state)
+{
+    g_autoptr(World) world = world_with(0, 0);
+
+    (void)state;
+    put_snapshot(world, "gone", "s", T0, 10);
+    const LhSnapshot *snapshot = look(world, "published/snapshots/gone");
+    observe(world, "missing.gone", "{\"at\":%" PRId64 ",\"token\":1,\"revision\":%" PRId64 "}",
+            world->now_ms, snapshot->o.mod_rev);
+    listed(world, ",\"missing\":1");
+    run(world, C);
+    assert_int_equal(condition_of(world, "snapshots/gone/" C, "DataMissing")->status,
+                     LH_CONDITION_TRUE);
+    assert_int_equal(deletions(world), 0);
+    assert_non_null(look(world, "published/snapshots/gone"));
+    /* Another leader has not listed yet: it neither takes it back nor says it anew. */
+    g_autofree char *list_id = root_id("list.");
+    observe(world, list_id, "%s", "");
+    observe(world, "missing.gone", "%s", "");
+    fail_over(world);
+    assert_nothing_to_do(world, C);
+    listed(world, "");
+    run(world, C);
+    assert_null(condition_of(world, "snapshots/gone/" C, "DataMissing"));
+}
+
+#define STRAY ROOT "stray/dir/"
+
+static char *orphan_name(void)
+{
+    return g_compute_checksum_for_string(G_CHECKSUM_SHA256, STRAY, -1);
+}
+
+static const LhOrphan *orphan(const World *world)
+{
+    g_autofree char *name = orphan_name();
+
+    return lookf(world, "decided/orphans/%s", name);
+}
+
+static void see_orphan(World *world, gint64 objects, gint64 newest_ms)
+{
+    g_autofree char *name = orphan_name();
+    g_autofree char *id = g_strconcat("orphan.", name, NULL);
+
+    listing_token++;
+    observe(world, id,
+            "{\"at\":%" PRId64 ",\"token\":%" PRId64 ",\"clock\":%" PRId64 ",\"uri\":\"" STRAY
+            "\",\"objects\":%" PRId64 ",\"bytes\":7,\"newest\":%" PRId64 "}",
+            world->now_ms, listing_token, world->now_ms, objects, newest_ms);
+    listed(world, ",\"orphans\":3");
+}
+
+static void an_orphan_is_seen_twice_a_grace_apart(void **state)
+{
+    g_autoptr(World) world = world_with(0, 0);
+
+    (void)state;
+    see_orphan(world, 3, T0 - DAY);
+    run(world, C);
+    assert_int_equal(orphan(world)->first_seen, T0);
+    assert_int_equal(orphan(world)->decided_at, -1);
+    pass_time(world, DAY - 1);
+    see_orphan(world, 3, T0 - DAY);
+    run(world, C);
+    assert_int_equal(orphan(world)->decided_at, -1); /* a millisecond too soon */
+    pass_time(world, 1);
+    see_orphan(world, 3, T0 - DAY);
+    assert_false(wants(world, "erase."));
+    run(world, C);
+    assert_int_equal(orphan(world)->second_seen, T0 + DAY);
+    assert_int_equal(orphan(world)->decided_at, T0 + DAY);
+    assert_true(wants(world, " " STRAY "|"));
+    /* Whoever publishes there now must use another uri. */
+    put(world, "published/snapshots/late",
+        "{\"service\":\"s\",\"startTime\":1,\"endTime\":2,"
+        "\"sizeBytes\":1,\"uri\":\"" STRAY "x/\"}");
+    run(world, "admission");
+    assert_int_equal(condition_of(world, "snapshots/late/admission", "Valid")->status,
+                     LH_CONDITION_FALSE);
+    del(world, "published/snapshots/late");
+    g_autofree char *name = orphan_name();
+    g_autofree char *id = g_strconcat("erase.", name, NULL);
+    observe(world, id, "{\"at\":%" PRId64 ",\"token\":%" PRId64 ",\"objects\":3}", world->now_ms,
+            orphan(world)->o.create_rev);
+    run(world, C);
+    assert_int_equal(orphan(world)->objects, 0); /* the tombstone */
+    assert_false(wants(world, "erase."));
+}
+
+static void an_orphan_that_changes_or_is_claimed_is_none(void **state)
+{
+    g_autoptr(World) changed = world_with(0, 0), young = world_with(0, 0),
+                     claimed = world_with(0, 0);
+    g_autoptr(World) unreadable = world_with(0, 0), raced = world_with(0, 0);
+    World *all[] = {changed, young, claimed, unreadable, raced};
+
+    (void)state;
+    for (guint i = 0; i < G_N_ELEMENTS(all); i++) {
+        see_orphan(all[i], 3, T0 - DAY);
+        run(all[i], C);
+        pass_time(all[i], DAY);
+    }
+    see_orphan(changed, 4, T0 - DAY);
+    run(changed, C);
+    assert_int_equal(orphan(changed)->first_seen, T0 + DAY);
+    assert_int_equal(orphan(changed)->decided_at, -1);
+    see_orphan(young, 3, T0 + 1); /* same count, but something was written meanwhile */
+    run(young, C);
+    assert_int_equal(orphan(young)->decided_at, -1);
+    put(claimed, "published/snapshots/mine",
+        "{\"service\":\"s\",\"startTime\":1,\"uri\":\"" ROOT "stray/\",\"live\":true}");
+    see_orphan(claimed, 3, T0 - DAY);
+    run(claimed, C);
+    assert_int_equal(orphan(claimed)->decided_at, -1);
+    put(unreadable, "published/snapshots/what", "{"); /* who knows where its data is */
+    see_orphan(unreadable, 3, T0 - DAY);
+    run(unreadable, C);
+    assert_int_equal(orphan(unreadable)->decided_at, -1);
+    /* Published before the decision was committed, and seen only after it. */
+    see_orphan(raced, 3, T0 - DAY);
+    g_autoptr(LhPlan) plan = plan_of(raced, C);
+    put(raced, "published/snapshots/mine",
+        "{\"service\":\"s\",\"startTime\":1,\"endTime\":2,"
+        "\"sizeBytes\":1,\"uri\":\"" STRAY "\"}");
+    for (guint i = 0; i < lh_plan_groups(plan); i++)
+        apply_group(raced, plan, i);
+    assert_true(orphan(raced)->decided_at >= 0);
+    assert_false(wants(raced, "erase."));
+    run(raced, C);
+    assert_null(orphan(raced));
+    run(raced, "admission");
+    assert_null(condition_of(raced, "snapshots/mine/admission", "Valid"));
+}
+
+static void many_orphans_brake(void **state)
+{
+    g_autoptr(World) world = world_with(0, 0);
+
+    (void)state;
+    put_settings(world, C, "\"brakePercent\":20");
+    see_orphan(world, 300, T0 - DAY);
+    run(world, C);
+    pass_time(world, DAY);
+    see_orphan(world, 300, T0 - DAY); /* of 1,000 listed */
+    run(world, C);
+    assert_int_equal(orphan(world)->decided_at, -1);
+    assert_non_null(strstr(brake(world)->message, "300 of 1000 listed objects"));
+    world->now_ms += SECOND;
+    putf(world, "desired/confirmations/" C, "{\"spec\":{\"planHash\":\"%s\"}}",
+         brake(world)->plan_hash);
+    run(world, "admission");
+    run(world, C);
+    assert_true(orphan(world)->decided_at >= 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(intent_then_data_then_the_record),
+        cmocka_unit_test(not_a_millisecond_too_soon),
+        cmocka_unit_test(any_leader_goes_on_where_the_last_stopped),
+        cmocka_unit_test(what_failed_is_tried_again_later),
+        cmocka_unit_test(only_its_own_answer_counts),
+        cmocka_unit_test(replicas_keep_data),
+        cmocka_unit_test(a_replica_that_comes_late_is_in_the_way),
+        cmocka_unit_test(the_service_keeps_data),
+        cmocka_unit_test(live_unreadable_and_overlapping_snapshots_stay),
+        cmocka_unit_test(what_does_not_parse_keeps_what_it_overlaps),
+        cmocka_unit_test(a_deletion_that_overlaps_an_older_snapshot_waits),
+        cmocka_unit_test(nothing_outside_the_roots),
+        cmocka_unit_test(paused_and_dry_runs_do_nothing),
+        cmocka_unit_test(a_foreign_marker_holds_everything),
+        cmocka_unit_test(clocks_that_differ_hold_everything),
+        cmocka_unit_test(a_listing_that_failed_or_is_empty_holds_everything),
+        cmocka_unit_test(what_is_not_known_yet_is_waited_for),
+        cmocka_unit_test(an_etcd_from_the_past_is_confirmed_first),
+        cmocka_unit_test(a_confirmed_brake_of_a_backup_counts_for_nothing),
+        cmocka_unit_test(the_brake_counts_by_service_and_by_all),
+        cmocka_unit_test(a_confirmation_releases_exactly_that_set),
+        cmocka_unit_test(so_many_a_second),
+        cmocka_unit_test(missing_data_is_said_and_nothing_more),
+        cmocka_unit_test(an_orphan_is_seen_twice_a_grace_apart),
+        cmocka_unit_test(an_orphan_that_changes_or_is_claimed_is_none),
+        cmocka_unit_test(many_orphans_brake),
+    };
+
+    return cmocka_run_group_tests_name("snapshot-cleaner", tests, NULL, NULL);
+}

@@ -1,0 +1,541 @@
+/*
+ * objectstore, work on roots: walking page by page, erasing exactly one prefix, the marker, the clock; on
+ * files, on Swift, and on a server that fails and lies.
+ */
+#include "s3_fixture.h"
+#include "tests/fakes/s3_faults.h"
+#include "tests/fakes/s3_process.h"
+
+#include <sys/stat.h>
+
+/* links: fakes */
+/* suite: threads */
+
+static S3Process *swift;
+
+typedef struct {
+    S3Fixture *f;
+    S3Faults *server; /* NULL: files or Swift */
+    char *root;
+    const char *roots[3];
+    char *dir; /* of files */
+    /* The last answer. */
+    guint answers, pages;
+    GString *names;
+    gint64 objects, bytes, clock_ms;
+    char *text;
+    GError *error;
+    gboolean stop_after_page;
+    LhStoreOp op;
+} Lab;
+
+static void on_page(const LhStoreObject *objects, gsize n, gpointer data)
+{
+    Lab *lab = data;
+
+    lab->pages++;
+    for (gsize i = 0; i < n && lab->names->len < 4000; i++)
+        g_string_append_printf(lab->names, "%s%s", lab->names->len > 0 ? " " : "", objects[i].name);
+    if (lab->stop_after_page) {
+        lh_store_cancel(lab->f->store, &lab->op);
+        lab->answers++;
+    }
+}
+
+static void on_done(const LhStoreAnswer *answer, const GError *error, gpointer data)
+{
+    Lab *lab = data;
+
+    lab->answers++;
+    assert_true((answer == NULL) == (error != NULL));
+    g_clear_error(&lab->error);
+    lab->error = error == NULL ? NULL : g_error_copy(error);
+    if (answer == NULL)
+        return;
+    lab->objects = answer->objects;
+    lab->bytes = answer->bytes;
+    lab->clock_ms = answer->clock_ms;
+    g_free(lab->text);
+    lab->text = g_strdup(answer->text);
+}
+
+static void await(Lab *lab)
+{
+    gboolean late = FALSE;
+    guint timeout = g_timeout_add_seconds(40, it_is_late, &late);
+
+    while (lab->answers == 0 && !late)
+        g_main_context_iteration(NULL, TRUE);
+    g_source_remove(timeout);
+    assert_int_equal(lab->answers, 1);
+}
+
+static void begin(Lab *lab)
+{
+    lab->answers = lab->pages = 0;
+    g_string_truncate(lab->names, 0);
+    g_clear_error(&lab->error);
+    g_clear_pointer(&lab->text, g_free);
+    lab->objects = lab->bytes = lab->clock_ms = -7;
+}
+
+static void walk(Lab *lab, const char *root)
+{
+    begin(lab);
+    lab->op = lh_store_walk(lab->f->store, root, on_page, on_done, lab);
+    await(lab);
+}
+
+static void erase(Lab *lab, const char *below, gboolean deep)
+{
+    g_autofree char *uri = g_str_has_prefix(below, "file:") || g_str_has_prefix(below, "s3:")
+                               ? g_strdup(below)
+                               : g_strconcat(lab->root, below, NULL);
+
+    begin(lab);
+    lh_store_erase(lab->f->store, uri, deep, on_done, lab);
+    await(lab);
+}
+
+static void well(const Lab *lab)
+{
+    if (lab->error != NULL)
+        fail_msg("%s", lab->error->message);
+}
+
+static void refused(const Lab *lab, LhErrorCode code)
+{
+    assert_non_null(lab->error);
+    if (!g_error_matches(lab->error, LH_ERROR, (gint)code))
+        fail_msg("%s: %s", lh_error_name((LhErrorCode)lab->error->code), lab->error->message);
+}
+
+/* ---- three worlds ---- */
+
+static Lab *lab_new(const char *endpoint, const char *root)
+{
+    Lab *lab = g_new0(Lab, 1);
+
+    lab->f = s3_fixture_new(endpoint);
+    lab->names = g_string_new(NULL);
+    lab->dir = g_build_filename(lab->f->dir, "store", NULL);
+    assert_int_equal(g_mkdir(lab->dir, 0755), 0);
+    lab->root = root != NULL ? g_strdup(root) : g_strconcat("file://", lab->dir, "/", NULL);
+    lab->roots[0] = lab->root;
+    lab->f->options.roots = lab->roots;
+    return lab;
+}
+
+static int setup_files(void **state)
+{
+    Lab *lab = lab_new("http://127.0.0.1:1", NULL);
+
+    open_store(lab->f);
+    *state = lab;
+    return 0;
+}
+
+static int setup_swift(void **state)
+{
+    static guint n;
+    g_autofree char *root = g_strdup_printf("s3://data/work-%u/", n++);
+    Lab *lab = lab_new(s3_process_endpoint(swift), root);
+
+    set_keys(lab->f, s3_process_access_key(swift), s3_process_secret_key(swift));
+    lab->f->tuning.max_keys = 3;
+    open_store(lab->f);
+    *state = lab;
+    return 0;
+}
+
+static int setup_faults(void **state)
+{
+    S3Faults *server = s3_faults_new();
+    Lab *lab = lab_new(s3_faults_endpoint(server), "s3://b/root/");
+
+    lab->server = server;
+    lab->f->tuning.max_keys = 2;
+    open_store(lab->f);
+    *state = lab;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    Lab *lab = *state;
+
+    s3_fixture_free(lab->f);
+    if (lab->server != NULL)
+        s3_faults_free(lab->server);
+    g_string_free(lab->names, TRUE);
+    g_clear_error(&lab->error);
+    g_free(lab->text);
+    g_free(lab->root);
+    g_free(lab->dir);
+    g_free(lab);
+    return 0;
+}
+
+/* Below the root, wherever that is. */
+static void put(Lab *lab, const char *name, const char *text)
+{
+    if (g_str_has_prefix(lab->root, "file:")) {
+        g_autofree char *path = g_build_filename(lab->dir, name, NULL);
+        g_autofree char *above = g_path_get_dirname(path);
+        assert_int_equal(g_mkdir_with_parents(above, 0755), 0);
+        write_text(path, text);
+    } else {
+        g_autofree char *key = g_strconcat(strchr(lab->root + 5, '/') + 1, name, NULL);
+        g_autofree char *path = g_strconcat("/b/", key, NULL);
+        if (lab->server != NULL)
+            s3_faults_put(lab->server, path, text, strlen(text));
+        else
+            s3_process_put(swift, "data", key, text, strlen(text));
+    }
+}
+
+static gboolean has(Lab *lab, const char *name)
+{
+    g_auto(GStrv) names = NULL;
+
+    walk(lab, lab->root);
+    well(lab);
+    names = g_strsplit(lab->names->str, " ", -1);
+    return g_strv_contains((const char *const *)names, name);
+}
+
+/* ---- what holds everywhere ---- */
+
+static void only_the_prefix_is_erased(void **state)
+{
+    Lab *lab = *state;
+
+    put(lab, "a/s1/x", "12");
+    put(lab, "a/s1/deep/er/y", "345");
+    put(lab, "a/s10/z", "6");
+    put(lab, "a/s1.bak/z", "6");
+    for (guint i = 0; i < 7; i++) {
+        g_autofree char *name = g_strdup_printf("a/s1/part-%u", i);
+        put(lab, name, "1");
+    }
+    walk(lab, lab->root);
+    well(lab);
+    assert_int_equal(lab->objects, 11);
+    assert_int_equal(lab->bytes, 14);
+    erase(lab, "a/s1/", TRUE);
+    well(lab);
+    assert_int_equal(lab->objects, 9);
+    walk(lab, lab->root);
+    assert_int_equal(lab->objects, 2);
+    assert_non_null(strstr(lab->names->str, "a/s10/z"));
+    assert_non_null(strstr(lab->names->str, "a/s1.bak/z"));
+    erase(lab, "a/s1/", TRUE); /* once more is well too */
+    well(lab);
+    assert_int_equal(lab->objects, 0);
+    erase(lab, "never/there/", TRUE);
+    well(lab);
+}
+
+static void a_flat_erase_leaves_what_lies_deeper(void **state)
+{
+    Lab *lab = *state;
+
+    put(lab, "d/x", "1");
+    put(lab, "d/y", "1");
+    put(lab, "d/in/z", "1");
+    erase(lab, "d/", FALSE);
+    well(lab);
+    assert_int_equal(lab->objects, 2);
+    walk(lab, lab->root);
+    assert_string_equal(lab->names->str, "d/in/z");
+}
+
+static void what_lies_outside_is_refused(void **state)
+{
+    Lab *lab = *state;
+    g_autofree char *inner = g_strconcat(lab->root, "inner/root/", NULL);
+    g_autofree char *above = g_strconcat(lab->root, "inner/", NULL);
+
+    put(lab, "inner/root/x", "1");
+    erase(lab, lab->root, TRUE);
+    refused(lab, LH_ERR_FORBIDDEN);
+    erase(lab, "s3://other/a/", TRUE);
+    refused(lab, LH_ERR_FORBIDDEN);
+    erase(lab, "file:///tmp/", TRUE);
+    refused(lab, LH_ERR_FORBIDDEN);
+    erase(lab, "../x/", TRUE);
+    assert_non_null(lab->error);
+    begin(lab);
+    lh_store_walk(lab->f->store, above, on_page, on_done, lab);
+    await(lab);
+    refused(lab, LH_ERR_FORBIDDEN);
+    assert_true(has(lab, "inner/root/x"));
+    lab->roots[1] = inner; /* a root within a root: its marker must not go with what lies above */
+    open_store(lab->f);
+    erase(lab, above, TRUE);
+    refused(lab, LH_ERR_FORBIDDEN);
+    assert_true(has(lab, "inner/root/x"));
+}
+
+static void a_marker_is_written_and_read(void **state)
+{
+    Lab *lab = *state;
+
+    begin(lab);
+    lh_store_read(lab->f->store, lab->root, ".leasehold", on_done, lab);
+    await(lab);
+    refused(lab, LH_ERR_NOT_FOUND);
+    for (guint i = 0; i < 2; i++) { /* and written over */
+        g_autofree char *text = g_strdup_printf("{\"revision\":%u}\n", i);
+        begin(lab);
+        lh_store_write(lab->f->store, lab->root, ".leasehold", text, on_done, lab);
+        await(lab);
+        well(lab);
+        begin(lab);
+        lh_store_read(lab->f->store, lab->root, ".leasehold", on_done, lab);
+        await(lab);
+        well(lab);
+        assert_string_equal(lab->text, text);
+    }
+    walk(lab, lab->root);
+    assert_string_equal(lab->names->str, ".leasehold"); /* and nothing of its making is left */
+}
+
+static void the_clock_is_told(void **state)
+{
+    Lab *lab = *state;
+
+    begin(lab);
+    lh_store_clock(lab->f->store, lab->root, on_done, lab);
+    await(lab);
+    well(lab);
+    assert_true(ABS(lab->clock_ms - g_get_real_time() / 1000) < 60000);
+}
+
+static void a_cancelled_walk_tells_no_more(void **state)
+{
+    Lab *lab = *state;
+
+    for (guint i = 0; i < 2500;
+         i += lab->server == NULL && lab->f->options.access_key_file ? 500 : 1) {
+        g_autofree char *name = g_strdup_printf("many/%05u", i);
+        put(lab, name, "");
+    }
+    lab->stop_after_page = TRUE;
+    walk(lab, lab->root);
+    lab->stop_after_page = FALSE;
+    for (guint i = 0; i < 50; i++)
+        g_main_context_iteration(NULL, FALSE);
+    assert_int_equal(lab->answers, 1);
+    assert_int_equal(lab->pages, 1);
+}
+
+/* ---- files ---- */
+
+static void links_are_deleted_not_followed(void **state)
+{
+    Lab *lab = *state;
+    g_autofree char *outside = g_build_filename(lab->f->dir, "outside", NULL);
+    g_autofree char *kept = g_build_filename(outside, "kept", NULL);
+    g_autofree char *link = g_build_filename(lab->dir, "s/link", NULL);
+    g_autofree char *evil = g_build_filename(lab->dir, "evil", NULL);
+
+    assert_int_equal(g_mkdir(outside, 0755), 0);
+    write_text(kept, "kept");
+    put(lab, "s/x", "1");
+    assert_int_equal(symlink(outside, link), 0);
+    assert_int_equal(symlink(outside, evil), 0);
+    walk(lab, lab->root);
+    assert_int_equal(lab->objects, 3); /* not what lies behind the links */
+    erase(lab, "s/", TRUE);
+    well(lab);
+    assert_true(g_file_test(kept, G_FILE_TEST_EXISTS));
+    erase(lab, "evil/", TRUE); /* the uri itself is a link */
+    assert_non_null(lab->error);
+    assert_true(g_file_test(kept, G_FILE_TEST_EXISTS));
+}
+
+static void a_directory_that_cannot_be_read_is_an_error(void **state)
+{
+    Lab *lab = *state;
+    g_autofree char *dir = g_build_filename(lab->dir, "gone", NULL);
+
+    if (geteuid() != 0) {
+        put(lab, "shut/x", "1");
+        g_autofree char *shut = g_build_filename(lab->dir, "shut", NULL);
+        assert_int_equal(chmod(shut, 0), 0);
+        walk(lab, lab->root);
+        assert_int_equal(chmod(shut, 0755), 0);
+        assert_non_null(lab->error);
+    }
+    g_autofree char *moved = g_strconcat(lab->dir, "-moved", NULL);
+    assert_int_equal(g_rename(lab->dir, moved), 0);
+    walk(lab, lab->root);
+    refused(lab, LH_ERR_NOT_FOUND); /* a root that is not mounted is not an empty one */
+    assert_int_equal(g_rename(moved, lab->dir), 0);
+    walk(lab, lab->root);
+    well(lab);
+    assert_int_equal(lab->objects, 0);
+    (void)dir;
+}
+
+/* ---- a server that fails and lies ---- */
+
+static void an_error_in_the_middle_is_an_error(void **state)
+{
+    Lab *lab = *state;
+
+    for (guint i = 0; i < 6; i++) {
+        g_autofree char *name = g_strdup_printf("s/f%u", i);
+        put(lab, name, "1");
+    }
+    const S3Fault denied = {.path = "/b/root/s/f3",
+                            .match = "DELETE",
+                            .times = 1,
+                            .kind = S3_FAULT_REPLY,
+                            .status = 403,
+                            .code = "AccessDenied"};
+    s3_faults_add(lab->server, &denied);
+    erase(lab, "s/", TRUE);
+    refused(lab, LH_ERR_FORBIDDEN);
+    erase(lab, "s/", TRUE); /* again: the rest goes */
+    well(lab);
+    assert_false(has(lab, "s/f3"));
+    put(lab, "s/f0", "1");
+    put(lab, "s/f1", "1");
+    const S3Fault slow = {
+        .match = "DELETE", .times = 2, .kind = S3_FAULT_REPLY, .status = 503, .code = "SlowDown"};
+    s3_faults_add(lab->server, &slow);
+    const S3Fault gone = {.path = "/b/root/s/f1",
+                          .match = "DELETE",
+                          .times = 1,
+                          .kind = S3_FAULT_REPLY,
+                          .status = 404,
+                          .code = "NoSuchKey"};
+    s3_faults_add(lab->server, &gone);
+    erase(lab, "s/", TRUE);
+    well(lab);
+    assert_false(has(lab, "s/f0"));
+}
+
+/* Astra: a list that failed came back empty. */
+static void a_list_that_failed_is_not_empty(void **state)
+{
+    Lab *lab = *state;
+    static const S3Fault faults[] = {
+        {.match = "list-type",
+         .times = 1,
+         .kind = S3_FAULT_REPLY,
+         .status = 403,
+         .code = "AccessDenied"},
+        {.match = "list-type", .times = 20, .kind = S3_FAULT_REPLY, .status = 500},
+        {.match = "list-type", .times = 1, .kind = S3_FAULT_REPLY, .status = 200, .body = ""},
+        {.match = "list-type",
+         .times = 1,
+         .kind = S3_FAULT_REPLY,
+         .status = 200,
+         .body = "<ListBucketResult></ListBucketResult>"},
+        {.match = "continuation-token",
+         .times = 1,
+         .kind = S3_FAULT_REPLY,
+         .status = 404,
+         .code = "NoSuchBucket"},
+        /* lies: out of order, not below the root, followed by itself */
+        {.match = "list-type",
+         .times = 1,
+         .kind = S3_FAULT_REPLY,
+         .status = 200,
+         .body = "<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>root/b</Key>"
+                 "<Size>1</Size></Contents><Contents><Key>root/a</Key><Size>1</Size></Contents>"
+                 "</ListBucketResult>"},
+        {.match = "list-type",
+         .times = 1,
+         .kind = S3_FAULT_REPLY,
+         .status = 200,
+         .body = "<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>other/b</Key>"
+                 "<Size>1</Size></Contents></ListBucketResult>"},
+    };
+
+    lab->f->tuning.attempts = 3;
+    open_store(lab->f);
+    for (guint i = 0; i < 5; i++) {
+        g_autofree char *name = g_strdup_printf("s/f%u", i);
+        put(lab, name, "1");
+    }
+    for (guint i = 0; i < G_N_ELEMENTS(faults); i++) {
+        S3Fault fault = faults[i];
+        if (fault.times == 20)
+            fault.times = 3;
+        s3_faults_add(lab->server, &fault);
+        walk(lab, lab->root);
+        if (lab->error == NULL)
+            fail_msg("fault %u: %" G_GINT64_FORMAT " objects", i, lab->objects);
+        s3_faults_add(lab->server, &fault);
+        erase(lab, "s/", TRUE);
+        if (lab->error == NULL && i != 4)
+            fail_msg("fault %u is taken for nothing to erase", i);
+        for (guint n = 0; n < 5; n++) {
+            g_autofree char *name = g_strdup_printf("s/f%u", n);
+            put(lab, name, "1");
+        }
+    }
+}
+
+static void what_is_said_to_be_deleted_is_looked_for(void **state)
+{
+    Lab *lab = *state;
+    const S3Fault keep = {.match = "DELETE", .times = 100, .kind = S3_FAULT_KEEP};
+
+    put(lab, "s/x", "1");
+    s3_faults_add(lab->server, &keep);
+    erase(lab, "s/", TRUE);
+    refused(lab, LH_ERR_UNAVAILABLE);
+}
+
+static int start_swift(void **state)
+{
+    g_autoptr(GError) error = NULL;
+
+    (void)state;
+    clean_environment();
+    swift = s3_process_new(&error);
+    if (swift == NULL)
+        fail_msg("%s", error->message);
+    s3_process_make_bucket(swift, "data");
+    return 0;
+}
+
+static int stop_swift(void **state)
+{
+    (void)state;
+    s3_process_free(swift);
+    return 0;
+}
+
+#define EVERYWHERE(test)                                       \
+    {#test " (file)", test, setup_files, teardown, NULL},      \
+        {#test " (Swift)", test, setup_swift, teardown, NULL}, \
+    {                                                          \
+#test " (faults)", test, setup_faults, teardown, NULL  \
+    }
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        EVERYWHERE(only_the_prefix_is_erased),
+        EVERYWHERE(a_flat_erase_leaves_what_lies_deeper),
+        EVERYWHERE(what_lies_outside_is_refused),
+        EVERYWHERE(a_marker_is_written_and_read),
+        EVERYWHERE(the_clock_is_told),
+        EVERYWHERE(a_cancelled_walk_tells_no_more),
+        cmocka_unit_test_setup_teardown(links_are_deleted_not_followed, setup_files, teardown),
+        cmocka_unit_test_setup_teardown(a_directory_that_cannot_be_read_is_an_error, setup_files,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(an_error_in_the_middle_is_an_error, setup_faults, teardown),
+        cmocka_unit_test_setup_teardown(a_list_that_failed_is_not_empty, setup_faults, teardown),
+        cmocka_unit_test_setup_teardown(what_is_said_to_be_deleted_is_looked_for, setup_faults,
+                                        teardown),
+    };
+
+    return cmocka_run_group_tests_name("objectstore-work", tests, start_swift, stop_swift);
+}
