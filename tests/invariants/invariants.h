@@ -30,6 +30,7 @@
     X(PROTOCOL, protocol, "protocol")    \
     X(ADMISSION, admission, "admission") \
     X(HEALTH, health, "health")          \
+    X(EXCLUSIVE, exclusive, "exclusive") \
     X(RESTORE, restores, "restore")      \
     X(CLEANER, cleaner, "cleaner")       \
     X(MONITOR, monitor, "monitor")
@@ -112,7 +113,10 @@ typedef struct {
     X(restore_expiries, "expiries of restored ones set") \
     X(restore_extended, "restored replicas extended")    \
     X(restores_refused, "restores refused")              \
-    X(restores_completed, "restores completed")
+    X(restores_completed, "restores completed")          \
+    X(tasks_begun, "recovery tasks assigned")            \
+    X(tasks_done, "recovery tasks retired")              \
+    X(tasks_lost, "exclusive items of failed nodes")
 
 typedef struct {
 #define X(name, text) guint64 name;
@@ -178,6 +182,13 @@ void inv_restored(Inv *inv, gint64 now_ms, gint64 wall_ms);
 InvChange inv_restored_key(Inv *inv, const LhKv *kv);
 
 /* ---- questions ---- */
+
+/* Of an assignment, an item, a retry: whether it is of the cache pool, where an item may be on a node that
+ * is gone and on another; else the pool is exclusive. */
+static inline gboolean inv_is_cache(const char *name)
+{
+    return g_str_has_prefix(name, INV_POOL "/");
+}
 
 const LhObject *inv_get(const Inv *inv, LhKind kind, const char *name);
 const LhObject *inv_node(const Inv *inv, const char *node); /* its registration */

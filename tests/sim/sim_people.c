@@ -379,11 +379,11 @@ static void scatter_junk(Sim *sim)
         "events/x",
     };
     static const LhKind kinds[] = {
-        LH_KIND_SERVICE,         LH_KIND_SETTINGS, LH_KIND_SNAPSHOT,   LH_KIND_ACCEPTED,
-        LH_KIND_REPLICA,         LH_KIND_RETRY,    LH_KIND_ASSIGNMENT, LH_KIND_HEALTH,
-        LH_KIND_BRAKE,           LH_KIND_STATUS,   LH_KIND_NODE,       LH_KIND_ITEM,
-        LH_KIND_SEARCH,          LH_KIND_LEADER,   LH_KIND_EVENT,      LH_KIND_RESTORE,
-        LH_KIND_RESTOREPROGRESS,
+        LH_KIND_SERVICE,         LH_KIND_SETTINGS,     LH_KIND_SNAPSHOT,   LH_KIND_ACCEPTED,
+        LH_KIND_REPLICA,         LH_KIND_RETRY,        LH_KIND_ASSIGNMENT, LH_KIND_HEALTH,
+        LH_KIND_BRAKE,           LH_KIND_STATUS,       LH_KIND_NODE,       LH_KIND_ITEM,
+        LH_KIND_SEARCH,          LH_KIND_LEADER,       LH_KIND_EVENT,      LH_KIND_RESTORE,
+        LH_KIND_RESTOREPROGRESS, LH_KIND_RECOVERYTASK,
     };
     if (sim_chance(sim, 20)) {
         put_junk(sim, strange[sim_below(sim, G_N_ELEMENTS(strange))]);
@@ -468,7 +468,7 @@ static void uncordon(Sim *sim, SimProcess *process, const char *key, gint64 numb
 static void cordon(Sim *sim)
 {
     const SimProcess *process = sim_any_process(sim, FALSE, TRUE);
-    g_autofree char *key = g_strdup_printf("desired/nodepolicies/" LH_SIM_POOL "/%s",
+    g_autofree char *key = g_strdup_printf("desired/nodepolicies/%s/%s", process->pool,
                                            process->name);
     if (sim_kv(sim, key) != NULL)
         return;
@@ -538,6 +538,7 @@ const SimActivity sim_people[] = {
     {"retire", 60000, 0, retire},
     {"junk", 9000, 0, scatter_junk},
     {"cordon", 90000, 0, cordon},
+    {"recover", 12000, 1, sim_people_recover},
     {"ask for a restore", 25000, 1, sim_restores_ask},
     {"withdraw a restore", 90000, 0, sim_restores_withdraw},
     {"attend", 15000, 1, attend},

@@ -67,7 +67,7 @@ static const char *room_for(const Sim *sim, const LhReplica *replica)
                                                              replica->snapshot);
     for (guint i = sim->options.managers; i < sim->n_processes; i++) {
         const SimProcess *process = &sim->processes[i];
-        if (strcmp(process->set, replica->set) != 0)
+        if (strcmp(process->pool, LH_SIM_POOL) != 0 || strcmp(process->set, replica->set) != 0)
             continue;
         InvUse use = inv_use(&sim->model, process->name);
         gint64 room = process->capacity_bytes - process->capacity_bytes / 100 * (SIM_RESERVE + 1);
@@ -188,7 +188,7 @@ static char *check_leftovers(Sim *sim)
     g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_ASSIGNMENT]);
     while (g_hash_table_iter_next(&iter, &key, NULL)) {
         g_autofree char *item = lh_name_part(key, 2);
-        if (item != NULL && sim_get(sim, LH_KIND_REPLICA, item) == NULL)
+        if (item != NULL && inv_is_cache(key) && sim_get(sim, LH_KIND_REPLICA, item) == NULL)
             return g_strdup_printf("assignment %s has no replica", (char *)key);
     }
     g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_ITEM]);
@@ -263,11 +263,24 @@ static char *check_monitored(Sim *sim)
     return why;
 }
 
+/* ---- every task that can be done is done ---- */
+
+static char *check_tasks(Sim *sim)
+{
+    GHashTableIter iter;
+    gpointer key, value;
+    g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_RECOVERYTASK]);
+    while (g_hash_table_iter_next(&iter, &key, &value))
+        if (lh_object_known(value))
+            return g_strdup_printf("recovery task %s is not done", (char *)key);
+    return NULL;
+}
+
 static char *restless(Sim *sim)
 {
     char *(*const checks[])(Sim * sim) = {
         check_processes,    check_leaders,   check_snapshots, check_replicas,
-        sim_restores_check, check_leftovers, check_monitored,
+        sim_restores_check, check_leftovers, check_monitored, check_tasks,
     };
     char *why = NULL;
     for (guint i = 0; why == NULL && i < G_N_ELEMENTS(checks); i++)
