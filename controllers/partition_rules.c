@@ -16,10 +16,10 @@ typedef struct {
 } Seat;
 
 struct LhPartitionRoom {
-    GArray *seats;     /* Seat */
-    GArray *by_id;     /* guint */
-    GArray *open;      /* guint: by what is free, then by id */
-    gint64 largest;    /* capacity of the largest; -1: to be looked for */
+    GArray *seats;  /* Seat */
+    GArray *by_id;  /* guint */
+    GArray *open;   /* guint: by what is free, then by id */
+    gint64 largest; /* capacity of the largest; -1: to be looked for */
 };
 
 gint64 lh_partition_share(gint64 throughput, gint64 n)

@@ -25,10 +25,10 @@ typedef struct LhPartitionRoom LhPartitionRoom;
 /* How one service uses one partition. */
 typedef struct {
     guint seat;
-    gboolean last;          /* in the last interval of its plan */
-    gint64 used, leaving;   /* bytes per second; leaving: beyond used, until the cut-over */
-    gboolean dedicated;     /* the service wants its partitions for itself */
-    gboolean unsized;       /* the service's throughput is not known */
+    gboolean last;        /* in the last interval of its plan */
+    gint64 used, leaving; /* bytes per second; leaving: beyond used, until the cut-over */
+    gboolean dedicated;   /* the service wants its partitions for itself */
+    gboolean unsized;     /* the service's throughput is not known */
 } LhPartitionUse;
 
 typedef struct {
@@ -42,7 +42,7 @@ typedef struct {
 typedef struct {
     gboolean enough;
     gint64 needed, found; /* not enough: partitions */
-    gint64 share;         /* bytes per second on each: of what it got, or that each of `needed` must have */
+    gint64 share; /* bytes per second on each: of what it got, or that each of `needed` must have */
 } LhPartitionAnswer;
 
 LhPartitionRoom *lh_partition_room_new(void);

@@ -37,7 +37,9 @@
     X(FAILED_TOO_SOON, "failed-too-soon", 3, "a lost node is called failed at once")               \
     X(LIVE_WHILE_LOADING, "live-while-loading", 3, "a node says live while it loads")              \
     X(EVICTED_TOO_SOON, "evicted-too-soon", 3, "a node says evicted while it holds the data")      \
-    X(WARM_UNCOMPARED, "warm-uncompared", 3, "a registration is written over without comparing")
+    X(WARM_UNCOMPARED, "warm-uncompared", 3, "a registration is written over without comparing")   \
+    X(PARTITION_PAST, "partition-past", 3, "an interval of a plan that has begun is replaced")     \
+    X(PARTITION_OVERFULL, "partition-overfull", 3, "what leaves a partition counts as gone")
 
 typedef enum {
 #define X(name, text, seeds, what) LH_BUG_##name,

@@ -96,9 +96,10 @@ static void test_shared_keeps_what_it_holds(void **state)
                              {.seat = 3, .last = TRUE, .used = 5}};
 
     (void)state;
-    assert_gets(
-        &lab, &(LhPartitionAsk){.throughput = 25, .min = 2, .held = held, .n_held = 2}, "p1 p3 p4");
-    assert_gets(&lab, &(LhPartitionAsk){.throughput = 9, .min = 1, .held = held, .n_held = 2}, "p3");
+    assert_gets(&lab, &(LhPartitionAsk){.throughput = 25, .min = 2, .held = held, .n_held = 2},
+                "p1 p3 p4");
+    assert_gets(&lab, &(LhPartitionAsk){.throughput = 9, .min = 1, .held = held, .n_held = 2},
+                "p3");
     lab_clear(&lab);
 }
 
@@ -128,8 +129,7 @@ static void test_dedicated(void **state)
     LhPartitionUse other = {.seat = 0, .last = TRUE, .used = 1};
     LhPartitionUse held[] = {{.seat = 0, .last = TRUE, .used = 5, .dedicated = TRUE},
                              {.seat = 3, .last = TRUE, .used = 5, .dedicated = TRUE}};
-    LhPartitionAsk ask = {
-        .throughput = 10, .min = 2, .dedicated = TRUE, .held = held, .n_held = 2};
+    LhPartitionAsk ask = {.throughput = 10, .min = 2, .dedicated = TRUE, .held = held, .n_held = 2};
 
     (void)state;
     lh_partition_room_put(lab.room, &other, 1);
