@@ -19,7 +19,7 @@
                        sizeof(dir_) - 1, shape_, parts_,  sizeof(type_),   fields_,                \
                        fields_of_,       check_}
 
-static const LhKindInfo kinds[LH_N_KINDS] = {
+static const LhKindInfo kinds[LH_N_ALL_KINDS] = {
     KIND(SERVICE, LhService, "Service", DESIRED, "desired/services/", "services", "n", 1,
          lh_service_fields, NULL, lh_service_check),
     KIND(SEED, LhSeed, "Seed", DESIRED, "desired/seeds/", "seeds", "n", 1, lh_seed_fields, NULL,
@@ -71,11 +71,13 @@ static const LhKindInfo kinds[LH_N_KINDS] = {
     KIND(LEADER, LhLeader, "Leader", LEADERS, "leaders/", "leaders", "nl", 2, lh_leader_fields,
          NULL, NULL),
     KIND(EVENT, LhEvent, "Event", EVENTS, "events/", "events", "n", 1, lh_event_fields, NULL, NULL),
+    KIND(OBSERVATION, LhObservation, "Observation", OBSERVED, "observed/", "observations", "nn", 2,
+         lh_observation_fields, NULL, NULL),
 };
 
 const LhKindInfo *lh_kind_info(LhKind kind)
 {
-    return (guint)kind < LH_N_KINDS ? &kinds[kind] : NULL;
+    return (guint)kind < LH_N_ALL_KINDS && kind != LH_N_KINDS ? &kinds[kind] : NULL;
 }
 
 /* True when @name is @word with the ending @from replaced by @to, in any case. */

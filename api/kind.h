@@ -38,7 +38,10 @@ typedef enum {
     LH_KIND_SEARCH,
     LH_KIND_LEADER,
     LH_KIND_EVENT,
-    LH_N_KINDS, /* also: "a key of no known kind" */
+    LH_N_KINDS, /* of etcd's keys; also: "a key of no known kind" */
+    /* What comes from outside etcd (mirror.h): typed and told like the others, but never a key. */
+    LH_KIND_OBSERVATION,
+    LH_N_ALL_KINDS,
 } LhKind;
 
 typedef enum {
@@ -48,6 +51,7 @@ typedef enum {
     LH_AREA_ACTUAL,
     LH_AREA_LEADERS,
     LH_AREA_EVENTS,
+    LH_AREA_OBSERVED, /* not in etcd */
     LH_N_AREAS,
 } LhArea;
 
@@ -171,7 +175,8 @@ static inline gboolean lh_kind_is_desired(LhKind kind)
 }
 
 /* Splits a key *without* the etcd prefix. True when its kind is known: *kind, and *name points to
- * what follows the kind's prefix (may be "" or otherwise invalid: see lh_kind_name_valid). */
+ * what follows the kind's prefix (may be "" or otherwise invalid: see lh_kind_name_valid). What begins
+ * with observed/ is a key of no kind. */
 gboolean lh_key_split(const char *key, LhKind *kind, const char **name);
 /* Parts, characters and lengths as CONTRACT.md section 1 says for this kind. */
 gboolean lh_kind_name_valid(LhKind kind, const char *name);

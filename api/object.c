@@ -52,7 +52,7 @@ typedef struct {
 
 static gsize struct_size(LhKind kind)
 {
-    return kind < LH_N_KINDS ? lh_kind_info(kind)->size : sizeof(LhObject);
+    return lh_kind_info(kind) != NULL ? lh_kind_info(kind)->size : sizeof(LhObject);
 }
 
 static gsize extra_place(const LhObject *object)
@@ -71,11 +71,11 @@ static const Extra *get_extra(const LhObject *object)
  * in them, where that member is a field. */
 static gsize struct_spare(LhKind kind)
 {
-    static gint8 known[LH_N_KINDS + 1]; /* plus 1; 0: not yet */
+    static gint8 known[LH_N_ALL_KINDS]; /* plus 1; 0: not yet */
     gsize size = struct_size(kind);
     if (known[kind] == 0) {
         gboolean half = FALSE, other = FALSE;
-        for (const LhField *f = kind < LH_N_KINDS ? lh_kind_info(kind)->fields : NULL;
+        for (const LhField *f = lh_kind_info(kind) != NULL ? lh_kind_info(kind)->fields : NULL;
              f != NULL && f->name != NULL; f++) {
             gboolean narrow = f->type == LH_F_BOOL || f->type == LH_F_ENUM;
             half |= narrow && f->offset == size - 2 * sizeof(int);
@@ -344,7 +344,7 @@ static LhObject *unknown_new(LhKind kind, const char *name, const char *value, g
     guint32 extra = begin_block(&b, kind, struct_size(kind), name, lease, TRUE);
     LhObject *header = lh_builder_at(&b, 0);
     header->unknown = TRUE;
-    if (kind < LH_N_KINDS)
+    if (lh_kind_info(kind) != NULL)
         lh_codec_blank(lh_kind_info(kind)->fields, header);
     ((Extra *)lh_builder_at(&b, extra))->raw_len = len = MIN(len, RAW_MAX_BYTES);
     lh_builder_set_static(&b, in_extra(extra, offsetof(Extra, labels)), &lh_empty_map);
@@ -402,7 +402,7 @@ void lh_object_unref(const LhObject *object)
     LhObject *mine = (LhObject *)object;
     if (mine == NULL || --mine->refs > 0)
         return;
-    if (mine->kind < LH_N_KINDS)
+    if (lh_kind_info(mine->kind) != NULL)
         lh_codec_release(lh_kind_info(mine->kind)->fields, mine);
     if (mine->kind == LH_KIND_ACCEPTED)
         lh_object_unref(((LhAccepted *)mine)->parsed);

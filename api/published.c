@@ -27,7 +27,7 @@ const LhField lh_snapshot_fields[] = {
 const LhField lh_recoverytask_fields[] = {
     LH_FIELD(STR, LhRecoveryTask, partition, "partition", LH_REQUIRED | LH_NAME, 0, 0, NULL),
     LH_FIELD(INT, LhRecoveryTask, start_offset, "startOffset", LH_REQUIRED, 0, 0, NULL),
-    LH_FIELD(INT, LhRecoveryTask, end_offset, "endOffset", LH_REQUIRED, 0, 0, NULL),
+    LH_FIELD(INT, LhRecoveryTask, end_offset, "endOffset", LH_REQUIRED, -1, LH_JSON_MAX_INT, NULL),
     LH_FIELD(TIME, LhRecoveryTask, created_at, "createdAt", 0, 0, 0, NULL),
     LH_FIELDS_END,
 };
@@ -140,8 +140,11 @@ gboolean lh_snapshot_check(const LhObject *object, GError **error)
 gboolean lh_recoverytask_check(const LhObject *object, GError **error)
 {
     const LhRecoveryTask *task = (const LhRecoveryTask *)object;
-    if (task->end_offset < task->start_offset)
-        return lh_refuse(error, NULL, "endOffset: must not be less than startOffset");
+    /* One less is how an inclusive range is written that holds nothing; any other is a mistake, and what
+     * people meant by it must not be taken for done. */
+    if (task->end_offset < task->start_offset - 1)
+        return lh_refuse(error, NULL,
+                         "endOffset: must not be less than startOffset - 1 (an empty range)");
     return TRUE;
 }
 

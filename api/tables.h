@@ -10,6 +10,7 @@
 #include "api/codec.h"
 #include "api/decided.h"
 #include "api/desired.h"
+#include "api/observed.h"
 #include "api/published.h"
 
 #define LH_FIELD(type_, struct_, member_, json_, flags_, min_, max_, fallback_)                  \
@@ -76,6 +77,7 @@ extern const LhField lh_item_fields[];
 extern const LhField lh_search_fields[];
 extern const LhField lh_leader_fields[];
 extern const LhField lh_event_fields[];
+extern const LhField lh_observation_fields[];
 
 gboolean lh_service_check(const LhObject *object, GError **error);
 gboolean lh_seed_check(const LhObject *object, GError **error);

@@ -577,7 +577,7 @@ static gboolean fold_status(LhFleet *fleet, const LhObject *before, const LhObje
 typedef gboolean (*FoldFunc)(LhFleet *fleet, const LhObject *before, const LhObject *after);
 
 /* One more than there are kinds: a key of no known kind concerns nobody here. */
-static const FoldFunc folds[LH_N_KINDS + 1] = {
+static const FoldFunc folds[LH_N_ALL_KINDS] = {
     [LH_KIND_SERVICE] = fold_desired,   [LH_KIND_SEED] = fold_desired,
     [LH_KIND_THROTTLE] = fold_desired,  [LH_KIND_PARTITION] = fold_desired,
     [LH_KIND_RESTORE] = fold_desired,   [LH_KIND_NODEPOLICY] = fold_desired,

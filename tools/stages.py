@@ -121,7 +121,7 @@ def checks(quick):
 
 def gcc(quick):
     return build_failures("gcc") or (
-        in_parallel(check, ["headers", "purity"])
+        in_parallel(check, ["headers", "purity", "deploy"]) + [check("deploy", "--self-test")]
         + meson_tests("build", *(["--no-suite", "slow"] if quick else [])))
 
 

@@ -12,6 +12,20 @@ static void get_health(LhHttpRequest *request, gpointer data G_GNUC_UNUSED)
     lh_http_reply_json(request, 200, g_strdup("{\"status\":\"healthy\"}"), NULL);
 }
 
+static void get_healthz(LhHttpRequest *request, gpointer data G_GNUC_UNUSED)
+{
+    lh_http_reply(request, 200, "text/plain", "ok\n", -1);
+}
+
+static void get_readyz(LhHttpRequest *request, gpointer data)
+{
+    const LhAgentHttp *http = data;
+    if (http->registered)
+        lh_http_reply(request, 200, "text/plain", "ok\n", -1);
+    else
+        lh_http_reply_problem(request, 503, NULL, "the node is not registered");
+}
+
 static void get_metrics(LhHttpRequest *request, gpointer data)
 {
     const LhAgentHttp *http = data;
@@ -52,6 +66,8 @@ static void get_file(LhHttpRequest *request, gpointer data)
 
 void lh_agent_http_routes(LhHttpServer *server, LhAgentHttp *http)
 {
+    lh_http_server_route(server, "GET", "/healthz", LH_ROLE_ANYONE, get_healthz, http);
+    lh_http_server_route(server, "GET", "/readyz", LH_ROLE_ANYONE, get_readyz, http);
     lh_http_server_route(server, "GET", "/get_health_status", LH_ROLE_VIEWER, get_health, http);
     lh_http_server_route(server, "GET", "/metrics", LH_ROLE_VIEWER, get_metrics, http);
     lh_http_server_route(server, "GET", LH_FILES_PATH "*", LH_ROLE_VIEWER, get_file, http);

@@ -171,6 +171,15 @@ static void on_registered(const char *id, gpointer data)
 {
     Program *p = data;
     lh_cache_work_set_node(p->cache, id);
+    p->http.registered = TRUE;
+}
+
+static void on_left(const char *id, LhAgentLeft why, gpointer data)
+{
+    Program *p = data;
+    (void)id;
+    (void)why;
+    p->http.registered = FALSE;
 }
 
 static void on_stopped(gpointer data)
@@ -241,7 +250,8 @@ static gboolean start_work(Program *p, GError **error)
 static void on_reached(gpointer data)
 {
     Program *p = data;
-    static const LhAgentFuncs funcs = {.registered = on_registered, .stopped = on_stopped};
+    static const LhAgentFuncs funcs = {
+        .registered = on_registered, .left = on_left, .stopped = on_stopped};
     const LhConfig *c = p->config;
     const LhAgentOptions options = {
         .prefix = p->prefix,

@@ -89,6 +89,8 @@ static void on_change(const LhObject *before, const LhObject *after, gpointer da
     LhWatchHub *hub = data;
     Change *change;
 
+    if ((after != NULL ? after : before)->kind == LH_KIND_OBSERVATION)
+        return; /* no key: nobody can watch it */
     if (hub->revision == 0)
         return; /* the first list: nobody has seen anything that this would follow */
     change = g_new0(Change, 1);

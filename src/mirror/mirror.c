@@ -529,11 +529,63 @@ void lh_mirror_start(LhMirror *mirror)
     start_list(mirror);
 }
 
+/* ---- observations ---- */
+
+/* While others are being told of a revision, that is told of itself when it is whole. */
+static void end_observing(LhMirror *mirror)
+{
+    if (mirror->busy == 1 && mirror->revision != 0)
+        tell_applied(mirror);
+    end_telling(mirror);
+}
+
+void lh_mirror_observe(LhMirror *mirror, const char *name, const LhObservation *seen)
+{
+    g_assert(lh_kind_name_valid(LH_KIND_OBSERVATION, name));
+    begin_telling(mirror);
+    if (seen == NULL) {
+        remove_object(mirror, LH_KIND_OBSERVATION, name);
+    } else {
+        /* As it would be read from a recorded input. */
+        g_autofree char *value = lh_object_print(LH_KIND_OBSERVATION, seen);
+        put_object(mirror,
+                   lh_object_parse(LH_KIND_OBSERVATION, name, value, strlen(value), 0, 0, 0));
+    }
+    end_observing(mirror);
+}
+
+void lh_mirror_forget(LhMirror *mirror, const char *controller)
+{
+    LhNameSet *set = &mirror->store.kinds[LH_KIND_OBSERVATION];
+    g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
+    gsize len = strlen(controller);
+    const LhObject *object;
+
+    for (gsize at = 0; (object = lh_name_set_next(set, &at)) != NULL;)
+        if (strncmp(object->name, controller, len) == 0 && object->name[len] == '/')
+            g_ptr_array_add(names, g_strdup(object->name));
+    if (names->len == 0)
+        return;
+    begin_telling(mirror);
+    for (guint i = 0; i < names->len && !mirror->freed; i++)
+        remove_object(mirror, LH_KIND_OBSERVATION, names->pdata[i]);
+    end_observing(mirror);
+}
+
 /* ---- replay ---- */
+
+static void load_observation(LhMirror *mirror, const char *name, const char *value, gsize len)
+{
+    if (value == NULL)
+        remove_object(mirror, LH_KIND_OBSERVATION, name);
+    else
+        put_object(mirror, lh_object_parse(LH_KIND_OBSERVATION, name, value, len, 0, 0, 0));
+}
 
 void lh_mirror_load(LhMirror *mirror, const char *key, const char *value, gsize len,
                     gint64 create_rev, gint64 mod_rev, gint64 lease)
 {
+    const char *observed = lh_kind_info(LH_KIND_OBSERVATION)->prefix;
     g_autofree char *whole = g_strconcat(mirror->prefix, key, NULL);
     LhEtcdEvent event = {
         .is_delete = value == NULL,
@@ -546,7 +598,10 @@ void lh_mirror_load(LhMirror *mirror, const char *key, const char *value, gsize 
                .lease = lease},
     };
 
-    apply_event(mirror, &event);
+    if (g_str_has_prefix(key, observed))
+        load_observation(mirror, key + strlen(observed), value, len);
+    else
+        apply_event(mirror, &event);
 }
 
 void lh_mirror_loaded(LhMirror *mirror, gint64 revision)

@@ -14,6 +14,7 @@
 #include "api/decided.h"
 #include "api/desired.h"
 #include "api/object.h"
+#include "api/observed.h"
 #include "api/published.h"
 #include "base/env.h"
 #include "etcd/etcd.h"
@@ -44,6 +45,14 @@ void lh_mirror_unlisten(LhMirror *mirror, const LhMirrorFuncs *funcs, gpointer d
 void lh_mirror_set_version(LhMirror *mirror, const char *version);
 void lh_mirror_start(LhMirror *mirror);
 
+/* What was seen outside etcd: an Observation of this name ("<controller>/<errand>", valid for the kind) in
+ * place of an older one, or (@seen NULL) none any more. @seen: the fields, on the stack. Listeners are told
+ * of it like of any change, at the present revision; its own revisions are 0. Lists and comparisons with
+ * etcd leave observations alone. */
+void lh_mirror_observe(LhMirror *mirror, const char *name, const LhObservation *seen);
+/* Takes back all that @controller has been told. */
+void lh_mirror_forget(LhMirror *mirror, const char *controller);
+
 /* Puts one key's value in (@value NULL: deletes it) without any etcd: replaying recorded inputs. */
 void lh_mirror_load(LhMirror *mirror, const char *key, const char *value, gsize len,
                     gint64 create_rev, gint64 mod_rev, gint64 lease);
@@ -67,7 +76,7 @@ gint64 lh_mirror_staleness_ms(const LhMirror *mirror);
 
 const LhObject *lh_mirror_get(const LhMirror *mirror, LhKind kind, const char *name);
 guint lh_mirror_count(const LhMirror *mirror, LhKind kind); /* unknown ones included */
-/* Unknown objects of @kind; LH_N_KINDS: keys of no known kind. */
+/* Unknown objects of @kind; LH_N_KINDS: keys of no known kind, "observed/…" among them. */
 guint lh_mirror_invalid(const LhMirror *mirror, LhKind kind);
 /* In no order. The mirror must not change meanwhile. */
 void lh_mirror_foreach(const LhMirror *mirror, LhKind kind,

@@ -13,7 +13,7 @@ GHashTable *lh_mirror_foreign_new(void)
 
 void lh_mirror_store_init(LhStore *store)
 {
-    for (guint kind = 0; kind < LH_N_KINDS; kind++)
+    for (guint kind = 0; kind < LH_N_ALL_KINDS; kind++)
         lh_name_set_init(&store->kinds[kind], offsetof(LhObject, name));
     memset(store->invalid, 0, sizeof store->invalid);
     store->foreign = lh_mirror_foreign_new();
@@ -21,7 +21,7 @@ void lh_mirror_store_init(LhStore *store)
 
 void lh_mirror_store_clear(LhStore *store)
 {
-    for (guint kind = 0; kind < LH_N_KINDS; kind++) {
+    for (guint kind = 0; kind < LH_N_ALL_KINDS; kind++) {
         LhObject *object;
         for (gsize at = 0; (object = lh_name_set_next(&store->kinds[kind], &at)) != NULL;)
             lh_object_unref(object);

@@ -8,8 +8,8 @@
 #include "base/name_set.h"
 
 typedef struct {
-    LhNameSet kinds[LH_N_KINDS]; /* of LhObject */
-    guint invalid[LH_N_KINDS + 1];
+    LhNameSet kinds[LH_N_ALL_KINDS]; /* of LhObject; that of LH_N_KINDS is empty */
+    guint invalid[LH_N_ALL_KINDS];
     GHashTable *foreign; /* set of GBytes: whole keys of no known kind; they may hold NULs */
 } LhStore;
 

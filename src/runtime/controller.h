@@ -32,6 +32,38 @@ typedef struct {
     guint max_groups; /* budget; a controller that stops there sets plan->more */
 } LhPlanContext;
 
+/* Something to be done outside etcd, as long as it is in the list. Its answer is the Observation
+ * "<controller>/<id>" with the same token and attempt; one that failed comes again, when the controller
+ * asks for it with another attempt. */
+typedef struct {
+    const char *id;        /* a valid name; unique in the list */
+    const char *what;      /* static storage: a word that who does it knows */
+    const char *uri;       /* NULL: none */
+    gint64 token, attempt; /* another token or attempt is another errand */
+    gint64 number;         /* what else it needs; not compared */
+} LhErrand;
+
+typedef struct {
+    GArray *errands; /* LhErrand, in the order of their urgency */
+    GStringChunk *strings;
+    gint64 wake_ms; /* when it would next say something else; 0: only on a change */
+} LhErrands;
+
+LhErrands *lh_errands_new(void);
+void lh_errands_free(LhErrands *errands);
+/* Copies id and uri. */
+void lh_errands_add(LhErrands *errands, LhErrand errand);
+void lh_errands_wake(LhErrands *errands, gint64 at_ms); /* the earliest of all calls counts */
+
+/* Who does errands: the manager's outside, or the simulation's. */
+typedef struct {
+    /* All that @controller wants done now. Starts what is new, goes on with what was there (same id, token
+     * and attempt), cancels what is not wanted any more; what was cancelled is not observed. @n 0: nothing;
+     * said at the latest when leadership ends or the lease's deadline passes. Must not observe inside this
+     * call. Strings are the caller's. */
+    void (*set)(const char *controller, const LhErrand *errands, guint n, gpointer data);
+} LhOutside;
+
 typedef void (*LhGaugeFunc)(const char *name, const char *labels, double value, gpointer data);
 
 typedef struct {
@@ -39,11 +71,16 @@ typedef struct {
     const LhIndexType *index;
     guint64 kinds; /* bits (1 << LhKind) whose changes make it plan again */
     void (*plan)(gconstpointer index, const LhPlanContext *context, LhPlan *plan);
+    /* What should be done outside now: pure and level-triggered, like plan(). Asked after each plan. May be
+     * NULL. */
+    void (*errands)(gconstpointer index, const LhPlanContext *context, LhErrands *errands);
     /* Fleet gauges, given by the leading instance only. May be NULL. @names: NULL-ended, the families. */
     void (*gauges)(gconstpointer index, gint64 now_ms, LhGaugeFunc gauge, gpointer data);
     const char *const *gauge_names;
     /* Settings in force (accepted or default). */
     const LhSettings *(*settings)(gconstpointer index, const char *controller);
 } LhController;
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(LhErrands, lh_errands_free)
 
 #define LH_KIND_BIT(kind) (G_GUINT64_CONSTANT(1) << (kind))

@@ -171,6 +171,7 @@ void lh_election_step_down(Runner *runner, const char *why)
            lh_fmt("%" G_GINT64_FORMAT, runner->key_create), "why", why, NULL);
     lh_recorder_drop(runner);
     lh_runner_reset_round(runner);
+    lh_runner_errands_end(runner);
 }
 
 void lh_election_superseded(Runner *runner, const char *why)

@@ -65,6 +65,7 @@ struct Runner {
         tainted; /* transactions under the present key were abandoned: void them before planning */
 
     GPtrArray *events; /* PendingEvent, see events.c */
+    gboolean has_errands; /* the outside has been told of some, or of none, since it leads */
 };
 
 typedef struct {
@@ -93,6 +94,9 @@ struct LhRuntime {
 
     LhRuntimeObserver observer;
     gpointer observer_data;
+
+    const LhOutside *outside; /* NULL: nothing is done there */
+    gpointer outside_data;
 
     gboolean stopping, revoking;
     LhTimer *stop_timer;
@@ -152,6 +156,12 @@ void lh_execution_free(LhExecution *execution); /* cancels; accepts NULL */
 gboolean lh_execution_in_flight(const LhExecution *execution);
 /* Something of it may still be committed: in flight, or its outcome is unknown and not yet reported. */
 gboolean lh_execution_in_doubt(const LhExecution *execution);
+
+/* errands.c */
+/* After a plan: tells the outside what is wanted now. */
+void lh_runner_errands(Runner *runner, const LhPlanContext *context);
+/* Nothing any more. */
+void lh_runner_errands_end(Runner *runner);
 
 /* events.c */
 LhEventRecorder *lh_recorder_new(LhRuntime *runtime);

@@ -123,7 +123,7 @@ char *lh_record_dump(const LhMirror *mirror, gint64 now_ms, gsize *len)
     lh_json_append_key(out, "now");
     lh_json_append_int(out, now_ms);
     g_string_append(out, "}\n");
-    for (guint kind = 0; kind < LH_N_KINDS; kind++) {
+    for (guint kind = 0; kind < LH_N_ALL_KINDS; kind++) {
         g_autoptr(GPtrArray) objects = lh_mirror_list(mirror, (LhKind)kind);
         for (guint i = 0; i < objects->len; i++)
             dump_object(out, g_ptr_array_index(objects, i));

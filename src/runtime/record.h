@@ -4,7 +4,8 @@
  *
  * First line {"input":"leasehold/v1","prefix":…,"revision":…,"now":…}, then one line for each key, sorted:
  * {"key":…,"create":…,"mod":…,"lease":…,"value":…}; value is the text of the key's value. One that is not
- * text (invalid UTF-8, a NUL) has "base64" instead, so that what is unknown stays unknown.
+ * text (invalid UTF-8, a NUL) has "base64" instead, so that what is unknown stays unknown. Observations,
+ * which are no keys, follow as "observed/…" with revisions 0.
  *
  * Strings in a Seed's config may be secrets: in Seeds, their Accepted and the assignments of the pool
  * manager they are "(redacted)", here and in plans; {"fromFile": path} stays. Of a value of these that

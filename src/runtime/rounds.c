@@ -136,6 +136,7 @@ static void run_round(Runner *runner)
         runner->round_event_ms = runner->event_ms;
     runner->wake_wall_ms = plan->wake_ms;
     runner->again = plan->more;
+    lh_runner_errands(runner, &context);
     lh_histogram_observe(runtime->metrics, "reconcile_duration_seconds", runner->labels,
                          (double)(lh_mono_ms(runtime->env) - before) / 1000);
     if (lh_plan_groups(plan) > 0)
@@ -194,6 +195,8 @@ static void schedule_idle(Runner *runner)
     LhRuntime *runtime = runner->runtime;
     gint64 now = lh_mono_ms(runtime->env), wall = lh_wall_ms(runtime->env), due = 0;
 
+    if (paused(runner))
+        lh_runner_errands_end(runner);
     if (!lh_election_may_act(runner) || paused(runner) || lh_mirror_in_doubt(runtime->mirror) ||
         lh_mirror_revision(runtime->mirror) < runner->wait_rev)
         return;

@@ -198,6 +198,12 @@ LhRuntime *lh_runtime_new(LhEnv *env, LhEtcd *etcd, LhMirror *mirror, LhMetrics 
     return runtime;
 }
 
+void lh_runtime_set_outside(LhRuntime *runtime, const LhOutside *outside, gpointer data)
+{
+    runtime->outside = outside;
+    runtime->outside_data = data;
+}
+
 void lh_runtime_start(LhRuntime *runtime)
 {
     runtime->lease = lh_lease_start(runtime->env, runtime->etcd, runtime->options.lease_ttl_s,
@@ -291,6 +297,8 @@ void lh_runtime_stop(LhRuntime *runtime, void (*done)(gpointer data), gpointer d
     runtime->stop_done = done;
     runtime->stop_data = data;
     runtime->stop_timer = lh_timer_in(runtime->env, STOP_MS, on_stop_timer, runtime);
+    for (guint i = 0; i < runtime->n_runners; i++)
+        lh_runner_errands_end(&runtime->runners[i]);
     lh_runtime_maybe_stopped(runtime);
 }
 

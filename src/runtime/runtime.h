@@ -33,6 +33,8 @@ typedef struct {
 /* @controllers: NULL-ended, static. Borrows env, etcd, mirror, metrics; @mirror must not be started yet. */
 LhRuntime *lh_runtime_new(LhEnv *env, LhEtcd *etcd, LhMirror *mirror, LhMetrics *metrics,
                           const LhController *const *controllers, const LhRuntimeOptions *options);
+/* Who does the controllers' errands; before the start. NULL, as it is without this call: nobody. */
+void lh_runtime_set_outside(LhRuntime *runtime, const LhOutside *outside, gpointer data);
 void lh_runtime_start(LhRuntime *runtime);
 /* SIGTERM: plans nothing more, lets what is in flight end, revokes the lease; @done once. */
 void lh_runtime_stop(LhRuntime *runtime, void (*done)(gpointer data), gpointer data);

@@ -253,12 +253,37 @@ static void programs_refuse_bad_usage(void **state)
 
 #define SCENARIO(name_) cmocka_unit_test_setup_teardown(name_, world_setup, world_teardown)
 
+/* What deploy/examples/ ships is taken as it is, and found valid. */
+static void the_examples_are_taken(void **state)
+{
+    World *world = *state;
+    Proc *manager = manager_ready(world, "manager");
+    g_autofree char *examples = g_build_filename(g_getenv("LEASEHOLD_SOURCE_ROOT"), "deploy",
+                                                 "examples", NULL);
+    g_autoptr(Run) dry = cli(manager, "apply", "-f", examples, "--dry-run", NULL);
+    assert_int_equal(dry->code, 0);
+    g_autoptr(Run) done = cli(manager, "apply", "-f", examples, NULL);
+    if (done->code != 0)
+        fail_msg("apply -f deploy/examples: %s", done->err);
+    static const char *const some[][2] = {{"services", "payments"},
+                                          {"services", "clickstream"},
+                                          {"partitions", "logs-7"},
+                                          {"restores", "incident-2026-06-02"},
+                                          {"settings", "cache-assigner"}};
+    for (gsize i = 0; i < G_N_ELEMENTS(some); i++) {
+        g_autoptr(Run) valid = cli(manager, "wait", some[i][0], some[i][1], "--for",
+                                   "condition=Valid", NULL);
+        if (valid->code != 0)
+            fail_msg("%s/%s: %s", some[i][0], some[i][1], valid->err);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         SCENARIO(a_service_comes_and_goes),  SCENARIO(exit_codes_say_what_happened),
         SCENARIO(leadership_is_handed_over), SCENARIO(nobody_there_is_3),
-        SCENARIO(programs_refuse_bad_usage),
+        SCENARIO(programs_refuse_bad_usage), SCENARIO(the_examples_are_taken),
     };
     return cmocka_run_group_tests_name("integration-cli", tests, NULL, NULL);
 }

@@ -95,7 +95,8 @@ void sim_check_mirror_applied(SimProcess *process, gint64 revision)
                  process->client, process->mirror_rev, revision);
     if (revision > fake_etcd_revision(sim->server))
         sim_fail(sim, GROUP, "%s is ahead of etcd", process->client);
-    gboolean again = revision == process->mirror_rev;
+    gboolean again = revision == process->mirror_rev &&
+                     lh_mirror_count(process->mirror, LH_KIND_OBSERVATION) == 0;
     process->mirror_rev = revision;
     process->timeline = fake_etcd_timeline(sim->server);
     process->mirrored = objects_in(process->mirror);
@@ -127,7 +128,7 @@ void sim_check_mirror_regressed(SimProcess *process, gint64 from, gint64 to)
 static gpointer fold_anew(const LhMirror *mirror, const LhIndexType *type)
 {
     gpointer index = type->new ();
-    for (guint kind = 0; kind < LH_N_KINDS; kind++) {
+    for (guint kind = 0; kind < LH_N_ALL_KINDS; kind++) {
         g_autoptr(GPtrArray) objects = lh_mirror_list(mirror, (LhKind)kind);
         for (guint i = 0; i < objects->len; i++)
             type->fold(index, NULL, g_ptr_array_index(objects, i));

@@ -10,6 +10,8 @@
 static void on_change(const LhObject *before, const LhObject *after, gpointer data)
 {
     SimProcess *process = data;
+    if ((after != NULL ? after : before)->kind == LH_KIND_OBSERVATION)
+        return; /* etcd does not have it */
     if (before != NULL)
         process->digest -= sim_digest((LhKind)before->kind, before->name, before->create_rev,
                                       before->mod_rev, lh_object_lease(before));

@@ -194,6 +194,10 @@ static void health_and_metrics(void **state)
     Fixture *f = *state;
     assert_reply(f, "/get_health_status", 200, "{\"status\":\"healthy\"}");
     assert_reply(f, "/metrics", 200, "leasehold_agent_disk_capacity_bytes 1000");
+    assert_reply(f, "/healthz", 200, "ok");
+    assert_reply(f, "/readyz", 503, "the node is not registered");
+    f->http.registered = TRUE;
+    assert_reply(f, "/readyz", 200, "ok");
     assert_reply(f, "/", 404, "");
     g_autofree char *post = ask(f, "POST", "/metrics",
                                 "Content-Length: 0\r\nContent-Type: application/json\r\n");

@@ -292,8 +292,13 @@ static void recovery_tasks_have_an_inclusive_range(void **state)
                    "{\"partition\":\"p\",\"startOffset\":5,\"endOffset\":5,\"createdAt\":0}",
                    "{\"partition\":\"p\",\"startOffset\":5,\"endOffset\":5,"
                    "\"createdAt\":\"1970-01-01T00:00:00.000Z\"}");
-    assert_refused(LH_KIND_RECOVERYTASK, "{\"partition\":\"p\",\"startOffset\":6,\"endOffset\":5}",
-                   "endOffset: must not be less than startOffset");
+    /* empty */
+    assert_printed(LH_KIND_RECOVERYTASK, "{\"partition\":\"p\",\"startOffset\":0,\"endOffset\":-1}",
+                   "{\"partition\":\"p\",\"startOffset\":0,\"endOffset\":-1}");
+    assert_refused(LH_KIND_RECOVERYTASK, "{\"partition\":\"p\",\"startOffset\":7,\"endOffset\":5}",
+                   "endOffset: must not be less than startOffset - 1 (an empty range)");
+    assert_refused(LH_KIND_RECOVERYTASK,
+                   "{\"partition\":\"p\",\"startOffset\":0,\"endOffset\":-2}", "endOffset: ");
 }
 
 /* --- memory --- */

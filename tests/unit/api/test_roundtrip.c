@@ -286,7 +286,7 @@ static const char *mend(LhKind kind, gpointer data, Maker *m)
         mend_snapshot(data, m);
     } else if (kind == LH_KIND_RECOVERYTASK) {
         LhRecoveryTask *task = data;
-        task->end_offset = MAX(task->start_offset, task->end_offset);
+        task->end_offset = MAX(task->start_offset - 1, task->end_offset);
     } else if (kind == LH_KIND_ACCEPTED) {
         ((LhAccepted *)data)->spec = "{\"owner\":\"o\",\"pattern\":\"ü\"}";
     } else if (kind == LH_KIND_REPLICA) {

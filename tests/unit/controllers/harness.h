@@ -1,12 +1,13 @@
 /*
- * For the tests of controllers/: a model of etcd's keys under the prefix, folded into the fleet index as
- * they change; plans that are carried out as etcd would (compares, one revision for each group); and
+ * For the tests of controllers/: a model of etcd's keys under the prefix, folded into the indexes as they
+ * change; plans that are carried out as etcd would (compares, one revision for each group); and
  * simple nodes that answer their orders. Time is world->now_ms and moves only when a test moves it.
  */
 #pragma once
 
 #include "controllers/capacity.h"
 #include "controllers/fleet.h"
+#include "controllers/pool.h"
 #include "controllers/registry.h"
 
 #include <inttypes.h>
@@ -27,7 +28,9 @@ typedef struct {
     GHashTable *objects; /* key under the prefix -> LhObject */
     GHashTable *values;  /* key -> value, as it was put */
     gint64 revision;
-    gpointer index;
+    gpointer index; /* LhFleet */
+    gpointer pools; /* LhPools */
+    gint64 lease;   /* of keys under actual/ */
     gint64 now_ms, led_ms;
     gboolean regressed;
     guint max_groups;
@@ -44,6 +47,8 @@ static World *world_new(void)
     world->values = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     world->revision = 100;
     world->index = lh_fleet_index.new();
+    world->pools = lh_pools_index.new();
+    world->lease = 77;
     world->now_ms = world->led_ms = T0;
     world->max_groups = G_MAXUINT;
     return world;
@@ -52,6 +57,7 @@ static World *world_new(void)
 static void world_free(World *world)
 {
     lh_fleet_index.free(world->index);
+    lh_pools_index.free(world->pools);
     g_hash_table_unref(world->objects);
     g_hash_table_unref(world->values);
     g_free(world);
@@ -104,7 +110,7 @@ static void change(World *world, const char *key, const char *value)
     if (value != NULL)
         after = lh_object_parse(kind, name, value, strlen(value),
                                 held == NULL ? world->revision : held->create_rev, world->revision,
-                                0);
+                                g_str_has_prefix(key, "actual/") ? world->lease : 0);
     if (held == NULL && after == NULL)
         return;
     if (after != NULL) {
@@ -115,6 +121,7 @@ static void change(World *world, const char *key, const char *value)
         g_hash_table_remove(world->values, key);
     }
     lh_fleet_index.fold(world->index, held, after);
+    lh_pools_index.fold(world->pools, held, after);
 }
 
 static G_GNUC_UNUSED void put(World *world, const char *key, const char *value)
@@ -169,10 +176,10 @@ static G_GNUC_UNUSED guint count_below(const World *world, const char *prefix)
 }
 
 /* An index of the present objects, folded in the order that @rand gives (NULL: sorted by key). */
-static G_GNUC_UNUSED gpointer rebuilt_index(const World *world, GRand *rand)
+static G_GNUC_UNUSED gpointer rebuilt_of(const World *world, const LhIndexType *type, GRand *rand)
 {
     g_autoptr(GPtrArray) keys = keys_below(world, "");
-    gpointer index = lh_fleet_index.new();
+    gpointer index = type->new ();
 
     for (guint i = 0; rand != NULL && i + 1 < keys->len; i++) {
         guint j = (guint)g_rand_int_range(rand, (gint32)i, (gint32)keys->len);
@@ -181,15 +188,22 @@ static G_GNUC_UNUSED gpointer rebuilt_index(const World *world, GRand *rand)
         keys->pdata[j] = key;
     }
     for (guint i = 0; i < keys->len; i++)
-        lh_fleet_index.fold(index, NULL, look(world, keys->pdata[i]));
+        type->fold(index, NULL, look(world, keys->pdata[i]));
     return index;
+}
+
+static G_GNUC_UNUSED gpointer rebuilt_index(const World *world, GRand *rand)
+{
+    return rebuilt_of(world, &lh_fleet_index, rand);
 }
 
 /* Another instance takes over: a new index, and its own waits begin now. */
 static G_GNUC_UNUSED void fail_over(World *world)
 {
     lh_fleet_index.free(world->index);
+    lh_pools_index.free(world->pools);
     world->index = rebuilt_index(world, NULL);
+    world->pools = rebuilt_of(world, &lh_pools_index, NULL);
     world->led_ms = world->now_ms;
 }
 
@@ -214,7 +228,9 @@ static LhPlan *plan_on(const World *world, gconstpointer index, const char *cont
 
 static LhPlan *plan_of(const World *world, const char *controller)
 {
-    return plan_on(world, world->index, controller);
+    const LhIndexType *type = lh_controller_find(controller)->index;
+
+    return plan_on(world, type == &lh_pools_index ? world->pools : world->index, controller);
 }
 
 static gboolean none_below(const World *world, const char *prefix)

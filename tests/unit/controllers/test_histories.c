@@ -401,16 +401,19 @@ static void fail_at_difference(const History *h, const char *controller, const c
 
 static void check_rebuilt(History *h)
 {
-    gpointer other = rebuilt_index(h->world, h->rand);
+    gpointer fleet = rebuilt_index(h->world, h->rand);
+    gpointer pools = rebuilt_of(h->world, &lh_pools_index, h->rand);
 
     for (const LhController *const *c = lh_controllers(); *c != NULL; c++) {
-        g_autoptr(LhPlan) a = plan_on(h->world, h->world->index, (*c)->name);
-        g_autoptr(LhPlan) b = plan_on(h->world, other, (*c)->name);
+        g_autoptr(LhPlan) a = plan_of(h->world, (*c)->name);
+        g_autoptr(LhPlan) b = plan_on(h->world, (*c)->index == &lh_pools_index ? pools : fleet,
+                                      (*c)->name);
         g_autofree char *left = plan_text(a), *right = plan_text(b);
         if (strcmp(left, right) != 0)
             fail_at_difference(h, (*c)->name, left, right);
     }
-    lh_fleet_index.free(other);
+    lh_fleet_index.free(fleet);
+    lh_pools_index.free(pools);
 }
 
 /* People mend what is broken, confirm what is braked, unpark what is parked, and add room. */

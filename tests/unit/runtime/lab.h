@@ -30,7 +30,7 @@
 /* ---- the controller ---- */
 
 typedef struct {
-    GTree *objects[LH_N_KINDS]; /* name -> LhObject, of the kinds below */
+    GTree *objects[LH_N_ALL_KINDS]; /* name -> LhObject, of the kinds below */
 } Index;
 
 typedef void (*PlanFunc)(const Index *index, const LhPlanContext *context, LhPlan *plan);
@@ -55,7 +55,7 @@ static gpointer index_new(void)
 {
     Index *index = g_new0(Index, 1);
 
-    for (guint i = 0; i < LH_N_KINDS; i++)
+    for (guint i = 0; i < LH_N_ALL_KINDS; i++)
         index->objects[i] = g_tree_new_full(by_name, NULL, NULL,
                                             (GDestroyNotify)(void (*)(void))lh_object_unref);
     return index;
@@ -65,7 +65,7 @@ static void index_free(gpointer data)
 {
     Index *index = data;
 
-    for (guint i = 0; i < LH_N_KINDS; i++)
+    for (guint i = 0; i < LH_N_ALL_KINDS; i++)
         g_tree_unref(index->objects[i]);
     g_free(index);
 }
