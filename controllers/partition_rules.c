@@ -177,6 +177,16 @@ const char *lh_partition_room_id(const LhPartitionRoom *room, guint seat)
     return seat_at(room, seat)->id;
 }
 
+gint64 lh_partition_room_capacity(const LhPartitionRoom *room, guint seat)
+{
+    return seat_at(room, seat)->capacity;
+}
+
+gint64 lh_partition_room_load(const LhPartitionRoom *room, guint seat)
+{
+    return seat_at(room, seat)->used + seat_at(room, seat)->leaving;
+}
+
 gboolean lh_partition_room_over(const LhPartitionRoom *room, guint seat)
 {
     const Seat *at = seat_at(room, seat);
@@ -238,22 +248,19 @@ static gboolean for_itself(const LhPartitionRoom *room, const LhPartitionUse *he
 
 gboolean lh_partition_room_keeps(const LhPartitionRoom *room, const LhPartitionAsk *ask)
 {
-    gint64 n = 0, capacity = 0, share;
+    gint64 n = 0, capacity = 0;
 
-    for (guint i = 0; i < ask->n_held; i++)
-        n += ask->held[i].last;
-    if (n == 0 || n < ask->min)
-        return FALSE;
-    share = lh_partition_share(ask->throughput, n);
     for (guint i = 0; i < ask->n_held; i++) {
-        const LhPartitionUse *held = &ask->held[i];
-        if (!held->last)
+        const Seat *seat = seat_at(room, ask->held[i].seat);
+        if (!ask->held[i].last)
             continue;
-        if (ask->dedicated ? !for_itself(room, held) : room_of(room, held) < share)
+        if (ask->dedicated ? seat->capacity <= 0 || seat->last_users > 1
+                           : seat->capacity < 0 || seat->used > seat->capacity)
             return FALSE;
-        capacity = MIN(ask->throughput, capacity + seat_at(room, held->seat)->capacity);
+        capacity = MIN(ask->throughput, capacity + seat->capacity);
+        n++;
     }
-    return !ask->dedicated || capacity >= ask->throughput;
+    return n > 0 && n >= ask->min && (!ask->dedicated || capacity >= ask->throughput);
 }
 
 /* ---- deciding ---- */

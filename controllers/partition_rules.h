@@ -58,6 +58,10 @@ void lh_partition_room_remove(LhPartitionRoom *room, guint seat); /* nobody uses
 void lh_partition_room_set_capacity(LhPartitionRoom *room, guint seat, gint64 capacity);
 
 const char *lh_partition_room_id(const LhPartitionRoom *room, guint seat);
+/* -1: not known. */
+gint64 lh_partition_room_capacity(const LhPartitionRoom *room, guint seat);
+/* All that is on it, what is leaving included. */
+gint64 lh_partition_room_load(const LhPartitionRoom *room, guint seat);
 /* More is used of it than it has; FALSE when its capacity is not known. */
 gboolean lh_partition_room_over(const LhPartitionRoom *room, guint seat);
 /* How many services have it in the last interval of their plan. */
@@ -66,7 +70,7 @@ guint lh_partition_room_users(const LhPartitionRoom *room, guint seat);
 void lh_partition_room_put(LhPartitionRoom *room, const LhPartitionUse *uses, guint n);
 void lh_partition_room_lift(LhPartitionRoom *room, const LhPartitionUse *uses, guint n);
 
-/* Of a service that was lifted out: whether what the last interval of its plan gives it is all it needs. */
+/* Of a service that is in the room: whether what the last interval of its plan gives it is all it needs. */
 gboolean lh_partition_room_keeps(const LhPartitionRoom *room, const LhPartitionAsk *ask);
 /* Of a service that was lifted out: what it should have. @seats (of guint) becomes the answer, sorted by id;
  * it stays as it is when there is not enough. */

@@ -26,6 +26,7 @@
 #define LH_POOL_MANAGER  "manager"
 
 typedef struct LhPools LhPools;
+struct LhPartitions;
 typedef struct LhPoolView LhPoolView;
 typedef struct LhPoolItem LhPoolItem;
 typedef struct LhPoolAssignment LhPoolAssignment;
@@ -97,6 +98,7 @@ struct LhPools {
      * ("services/x"), RECOVERYTASK, PARTITIONPLAN, BRAKE, STATUS of these and of SETTINGS. NULL: a kind
      * that is not held. */
     GHashTable *objects[LH_N_KINDS];
+    struct LhPartitions *partitions; /* partitions.h */
 };
 
 extern const LhIndexType lh_pools_index;

@@ -116,8 +116,10 @@ static void test_leaving_is_not_free(void **state)
     lh_partition_room_put(lab.room, &leaving, 1);
     assert_misses(&lab, &(LhPartitionAsk){.throughput = 5, .min = 1}, 1, 0);
     /* But who is there need not go because of somebody who goes. */
-    assert_true(lh_partition_room_keeps(lab.room, &ask));
     assert_gets(&lab, &ask, "p1");
+    lh_partition_room_put(lab.room, &held, 1);
+    assert_true(lh_partition_room_keeps(lab.room, &ask));
+    assert_int_equal(lh_partition_room_load(lab.room, 0), 11);
     lab_clear(&lab);
 }
 
@@ -133,7 +135,9 @@ static void test_dedicated(void **state)
 
     (void)state;
     lh_partition_room_put(lab.room, &other, 1);
+    lh_partition_room_put(lab.room, held, 2);
     assert_false(lh_partition_room_keeps(lab.room, &ask)); /* p1 is shared with another */
+    lh_partition_room_lift(lab.room, held, 2);
     assert_gets(&lab, &ask, "p2 p4");
     ask.throughput = 40;
     assert_gets(&lab, &ask, "p2 p3 p4");
@@ -438,8 +442,10 @@ static void check_kept(const Case *c, LhPartitionRoom *room)
                                    .dedicated = c->dedicated};
     ask.held = next;
     ask.n_held = seats->len;
-    assert_true(lh_partition_room_keeps(room, &ask));
     lh_partition_room_put(room, next, seats->len);
+    assert_true(lh_partition_room_keeps(room, &ask));
+    ask.min = ask.n_held + 1;
+    assert_false(lh_partition_room_keeps(room, &ask));
     for (guint i = 0; i < seats->len; i++) {
         assert_true(lh_partition_room_users(room, next[i].seat) >= 1);
         if (!c->dedicated)
