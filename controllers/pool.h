@@ -169,5 +169,8 @@ typedef struct {
 /* The nodes that take new work, sorted by host name; free with g_array_unref. Borrows from @view. */
 GArray *lh_pool_takers(const LhPoolView *view);
 
+/* items{pool,state} and parked_items{pool}; @view may be NULL. */
+void lh_pool_gauges(const LhPoolView *view, const char *pool, LhGaugeFunc gauge, gpointer data);
+
 /* A sorted walk: for (n = g_tree_node_first(t); n; n = g_tree_node_next(n)) lh_pool_record(n). */
 #define lh_pool_record(node) g_tree_node_key(node)

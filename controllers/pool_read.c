@@ -252,3 +252,43 @@ GArray *lh_pool_takers(const LhPoolView *view)
     }
     return takers;
 }
+
+/* ---- gauges ---- */
+
+static void count_items(const LhPoolView *view, gint64 *states, gint64 *assigned, gint64 *parked)
+{
+    GHashTableIter iter;
+    gpointer record;
+
+    g_hash_table_iter_init(&iter, view->assignments);
+    while (g_hash_table_iter_next(&iter, NULL, &record)) {
+        const LhPoolAssignment *assignment = record;
+        const LhItem *item = (const LhItem *)assignment->item;
+        if (item != NULL && lh_object_known(&item->o))
+            states[item->state]++;
+        else if (assignment->object != NULL)
+            (*assigned)++;
+    }
+    for (GTreeNode *n = g_tree_node_first(view->busy); n != NULL; n = g_tree_node_next(n)) {
+        const LhPoolItem *item = lh_pool_record(n);
+        const LhRetry *retry = lh_pool_retry(item, NULL);
+        *parked += retry != NULL && retry->parked;
+    }
+}
+
+void lh_pool_gauges(const LhPoolView *view, const char *pool, LhGaugeFunc gauge, gpointer data)
+{
+    gint64 states[LH_ITEM_DONE + 1] = {0}, assigned = 0, parked = 0;
+    g_autofree char *of = g_strdup_printf("pool=\"%s\"", pool);
+    g_autofree char *waits = g_strdup_printf("pool=\"%s\",state=\"assigned\"", pool);
+
+    if (view != NULL)
+        count_items(view, states, &assigned, &parked);
+    for (int state = 0; state <= LH_ITEM_DONE; state++) {
+        g_autofree char *labels = g_strdup_printf("pool=\"%s\",state=\"%s\"", pool,
+                                                  lh_item_state_name(state));
+        gauge("items", labels, (double)states[state], data);
+    }
+    gauge("items", waits, (double)assigned, data);
+    gauge("parked_items", of, (double)parked, data);
+}

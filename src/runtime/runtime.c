@@ -400,6 +400,13 @@ static void collect(LhMetrics *metrics, gpointer data)
     lh_gauge_set(metrics, "mirror_staleness_seconds", NULL,
                  (double)lh_mirror_staleness_ms(runtime->mirror) / 1000);
     collect_kinds(runtime, metrics);
+    /* Controllers share families (items of their pools): all of them go before any is given anew. */
+    for (guint i = 0; i < runtime->n_runners; i++) {
+        const LhController *controller = runtime->runners[i].controller;
+        for (guint g = 0; controller->gauge_names != NULL && controller->gauge_names[g] != NULL;
+             g++)
+            lh_metrics_drop(metrics, controller->gauge_names[g]);
+    }
     for (guint i = 0; i < runtime->n_runners; i++) {
         Runner *runner = &runtime->runners[i];
         const LhController *controller = runner->controller;
@@ -408,8 +415,6 @@ static void collect(LhMetrics *metrics, gpointer data)
             lag = MAX(lag, runner->wait_rev - lh_mirror_revision(runtime->mirror));
         if (!runner->leads || controller->gauges == NULL)
             continue;
-        for (guint g = 0; controller->gauge_names[g] != NULL; g++)
-            lh_metrics_drop(metrics, controller->gauge_names[g]);
         controller->gauges(runner->index, lh_wall_ms(runtime->env), collect_gauge, metrics);
     }
     lh_gauge_set(metrics, "etcd_watch_lag_revisions", NULL, (double)lag);

@@ -298,7 +298,8 @@ static void recovery_tasks_have_an_inclusive_range(void **state)
     assert_refused(LH_KIND_RECOVERYTASK, "{\"partition\":\"p\",\"startOffset\":7,\"endOffset\":5}",
                    "endOffset: must not be less than startOffset - 1 (an empty range)");
     assert_refused(LH_KIND_RECOVERYTASK,
-                   "{\"partition\":\"p\",\"startOffset\":0,\"endOffset\":-2}", "endOffset: ");
+                   "{\"partition\":\"p\",\"startOffset\":0,\"endOffset\":-2}",
+                   "endOffset: is -2, must be -1 or more");
 }
 
 /* --- memory --- */
