@@ -92,8 +92,7 @@ typedef struct {
 
 static LhPartitionUse *find_use(const Using *using, guint seat)
 {
-    guint place = GPOINTER_TO_UINT(
-        g_hash_table_lookup(using->places, GUINT_TO_POINTER(seat + 1)));
+    guint place = GPOINTER_TO_UINT(g_hash_table_lookup(using->places, GUINT_TO_POINTER(seat + 1)));
 
     return place == 0 ? NULL : &g_array_index(using->uses, LhPartitionUse, place - 1);
 }
@@ -148,8 +147,8 @@ GArray *lh_partition_uses(const LhPartitions *partitions, const LhPartitionServi
                           const LhArray *history, gint64 now_ms)
 {
     const LhService *spec = lh_partition_service_spec(service);
-    gint64 throughput =
-        spec == NULL ? 0 : MIN(spec->throughput_bytes_per_second, LH_PARTITION_MOST);
+    gint64 throughput = spec == NULL ? 0
+                                     : MIN(spec->throughput_bytes_per_second, LH_PARTITION_MOST);
     Using using = {
         .partitions = partitions,
         .uses = g_array_new(FALSE, FALSE, sizeof(LhPartitionUse)),
@@ -322,8 +321,8 @@ static void set_uses(LhPartitions *partitions, LhPartitionService *service, GArr
     for (guint i = 0; i < seen->len; i++) {
         const Seen *was = &g_array_index(seen, Seen, i);
         gboolean over = lh_partition_room_over(partitions->room, was->record->seat);
-        if (over != was->over || lh_partition_room_users(partitions->room, was->record->seat) !=
-                                     was->users)
+        if (over != was->over ||
+            lh_partition_room_users(partitions->room, was->record->seat) != was->users)
             touch_users(partitions, was->record, over != was->over);
     }
     for (guint i = 0; i < old->len; i++)

@@ -29,7 +29,7 @@ typedef struct {
     guint seat;
     const LhObject *accepted; /* Accepted or unknown, NULL: none */
     const LhObject *status;   /* of partition-allocator; unknown or NULL */
-    GPtrArray *users;         /* LhPartitionService that have it in the last interval of their plan */
+    GPtrArray *users; /* LhPartitionService that have it in the last interval of their plan */
 } LhPartitionRecord;
 
 struct LhPartitions {

@@ -105,7 +105,9 @@ extern const LhIndexType lh_pools_index;
 
 /* ---- objects ---- */
 const LhSettings *lh_pools_settings(const LhPools *pools, const char *controller);
-/* The same for LhController.settings. */
+/* Their Accepted, known or not; NULL: there is none. */
+const LhObject *lh_pools_settings_object(const LhPools *pools, const char *controller);
+/* The same as lh_pools_settings for LhController.settings. */
 const LhSettings *lh_pools_settings_of(gconstpointer index, const char *controller);
 /* NULL: there is none. May be unknown. */
 const LhObject *lh_pools_get(const LhPools *pools, LhKind kind, const char *name);

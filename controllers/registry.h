@@ -11,6 +11,7 @@ extern const LhController lh_cache_assigner;
 extern const LhController lh_cache_evictor;
 extern const LhController lh_failure_detector;
 extern const LhController lh_recovery_assigner;
+extern const LhController lh_partition_allocator;
 
 /* NULL-ended, in the order in which people read them. */
 const LhController *const *lh_controllers(void);
