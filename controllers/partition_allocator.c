@@ -408,6 +408,18 @@ static void plan_service(Round *round, const LhPartitionService *service)
     }
 }
 
+/* First those that were edited: whose needs grew goes itself, before others make room for it. */
+static void plan_services(Round *round, gboolean edited)
+{
+    for (GTreeNode *n = g_tree_node_first(round->partitions->todo); n != NULL && !full(round);
+         n = g_tree_node_next(n)) {
+        const LhPartitionService *service = g_tree_node_key(n);
+        if ((service->accepted == NULL || !lh_object_known(service->accepted) ||
+             lh_partition_service_edited(service)) == edited)
+            plan_service(round, service);
+    }
+}
+
 static void partition_allocator_plan(gconstpointer index, const LhPlanContext *context,
                                      LhPlan *plan)
 {
@@ -421,9 +433,8 @@ static void partition_allocator_plan(gconstpointer index, const LhPlanContext *c
     };
     GTreeNode *coming = first_after(pools->partitions, context->now_ms);
 
-    for (GTreeNode *n = g_tree_node_first(pools->partitions->todo); n != NULL && !full(&round);
-         n = g_tree_node_next(n))
-        plan_service(&round, g_tree_node_key(n));
+    plan_services(&round, TRUE);
+    plan_services(&round, FALSE);
     lh_partition_room_free(round.room);
     if (coming != NULL)
         lh_plan_wake(plan, ((const LhPartitionService *)g_tree_node_key(coming))->last_start);
