@@ -150,7 +150,7 @@ static void take_answer(Round *round, const LhPoolAssignment *assignment)
 {
     const LhItem *item = (const LhItem *)assignment->item;
     gboolean evicted = lh_pool_order(assignment)->action != LH_ACTION_LOAD;
-    const char *message = item->message != NULL         ? item->message
+    const char *message = item->message != NULL && *item->message != '\0' ? item->message
                           : item->state == LH_ITEM_DONE ? "the node ended it by itself"
                                                         : "the node gave no reason";
 
@@ -523,19 +523,21 @@ static guint partition_conditions(const Round *round, const LhPartitionRecord *r
         texts[n] = g_strdup_printf("there is no such partition (any more), but plans use it, %u of "
                                    "them without an end",
                                    record->users->len);
-        out[n++] = (LhCondition){.type = "InUse",
-                                 .status = LH_CONDITION_TRUE,
-                                 .reason = "RemovedInUse",
-                                 .message = texts[n]};
+        out[n] = (LhCondition){.type = "InUse",
+                               .status = LH_CONDITION_TRUE,
+                               .reason = "RemovedInUse",
+                               .message = texts[n]};
+        n++;
     }
     if (retry != NULL && retry->parked) {
         texts[n] = g_strdup_printf("%" G_GINT64_FORMAT " attempts failed, the last on %s: %s",
                                    retry->attempt, retry->node == NULL ? "a node" : retry->node,
                                    retry->message == NULL ? "no reason given" : retry->message);
-        out[n++] = (LhCondition){.type = "Parked",
-                                 .status = LH_CONDITION_TRUE,
-                                 .reason = "TooManyAttempts",
-                                 .message = texts[n]};
+        out[n] = (LhCondition){.type = "Parked",
+                               .status = LH_CONDITION_TRUE,
+                               .reason = "TooManyAttempts",
+                               .message = texts[n]};
+        n++;
     }
     return n;
 }
@@ -569,8 +571,10 @@ static void plan_statuses(Round *round)
         LhCondition conditions[2];
         guint n = partition_conditions(round, record, conditions, texts);
         lh_plan_status(round->plan, record->status, name,
-                       record->accepted == NULL ? 0 : record->accepted->mod_rev, conditions, n,
-                       round->context->now_ms);
+                       lh_accepted_spec(record->accepted, LH_KIND_PARTITION) == NULL
+                           ? 0
+                           : ((const LhAccepted *)record->accepted)->revision,
+                       conditions, n, round->context->now_ms);
         g_free(texts[0]);
         g_free(texts[1]);
     }

@@ -268,6 +268,7 @@ gboolean lh_partition_room_keeps(const LhPartitionRoom *room, const LhPartitionA
 typedef struct {
     guint seat;
     gint64 room;
+    gboolean last;
 } Held;
 
 typedef struct {
@@ -295,7 +296,7 @@ static void deciding_begin(Deciding *deciding, LhPartitionRoom *room, const LhPa
         .is_held = ask->n_held == 0 ? NULL : g_hash_table_new(NULL, NULL),
     };
     for (guint i = 0; i < ask->n_held; i++) {
-        Held held = {ask->held[i].seat, room_of(room, &ask->held[i])};
+        Held held = {ask->held[i].seat, room_of(room, &ask->held[i]), ask->held[i].last};
         if (held.room >= 0)
             g_array_append_val(deciding->held, held);
         g_hash_table_add(deciding->is_held, GUINT_TO_POINTER(held.seat + 1));
@@ -373,10 +374,13 @@ static void take_shared(const Deciding *deciding, gint64 n, gint64 share, GArray
 {
     const GArray *open = deciding->room->open;
 
-    for (guint i = 0; i < deciding->held->len && seats->len < n; i++) {
-        const Held *held = &g_array_index(deciding->held, Held, i);
-        if (held->room >= share)
-            g_array_append_val(seats, held->seat);
+    /* What was decided last comes before what is to be left: else the two would be exchanged in turns. */
+    for (int last = 1; last >= 0; last--) {
+        for (guint i = 0; i < deciding->held->len && seats->len < n; i++) {
+            const Held *held = &g_array_index(deciding->held, Held, i);
+            if (held->last == last && held->room >= share)
+                g_array_append_val(seats, held->seat);
+        }
     }
     for (guint at = first_with(deciding->room, share); seats->len < n; at++) {
         guint seat = g_array_index(open, guint, at);
@@ -439,12 +443,13 @@ static LhPartitionAnswer decide_dedicated(const Deciding *deciding, GArray *seat
     gint64 capacity = 0, largest = largest_capacity(room), missing;
     LhPartitionAnswer answer = {.enough = FALSE};
 
-    for (int empty = 0; empty < 2 && !answer.enough; empty++) {
-        for (guint i = 0; i < (empty ? room->by_id->len : ask->n_held) && !answer.enough; i++) {
-            guint seat = empty ? g_array_index(room->by_id, guint, i) : ask->held[i].seat;
+    for (int pass = 0; pass < 3 && !answer.enough; pass++) {
+        gboolean own = pass < 2;
+        for (guint i = 0; i < (own ? ask->n_held : room->by_id->len) && !answer.enough; i++) {
+            guint seat = own ? ask->held[i].seat : g_array_index(room->by_id, guint, i);
             const Seat *at = seat_at(room, seat);
-            if (empty ? is_held(deciding, seat) || at->users != 0 || at->capacity <= 0
-                      : !for_itself(room, &ask->held[i]))
+            if (own ? ask->held[i].last != (pass == 0) || !for_itself(room, &ask->held[i])
+                    : is_held(deciding, seat) || at->users != 0 || at->capacity <= 0)
                 continue;
             g_array_append_val(got, seat);
             capacity = MIN(ask->throughput, capacity + at->capacity);

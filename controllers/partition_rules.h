@@ -4,9 +4,10 @@
  * A room is all partitions with what is used of them. A service that is decided about is lifted out of it
  * first, and put back with what it got, so that the next one sees it:
  *
- *   shared     the smallest n of at least `min` partitions that each have throughput/n free: those it holds
- *              first, then the fullest, then by id
- *   dedicated  those that it has for itself, then empty ones, by id, until their capacities together reach
+ *   shared     the smallest n of at least `min` partitions that each have throughput/n free: first those of
+ *              the last interval of its plan, then others that it holds, then those of others; of equals the
+ *              fullest, then by id
+ *   dedicated  in the same order those that it has for itself, then empty ones, by id, until their capacities together reach
  *              the throughput and there are `min`
  *
  * Two sums are kept for each partition. `used` is what the last interval of every plan puts on it: what it

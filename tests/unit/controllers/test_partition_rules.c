@@ -212,13 +212,19 @@ static gint64 slow_room(const Case *c, guint seat)
     return s->dedicated > 0 || s->unsized > 0 ? -1 : s->capacity - s->used - s->leaving;
 }
 
+/* In the last interval of its plan, in an earlier one, in none. */
+static int slow_rank(const Case *c, guint seat)
+{
+    const LhPartitionUse *held = slow_held(c, seat);
+
+    return held == NULL ? 0 : held->last ? 2 : 1;
+}
+
 /* TRUE: seat @a is preferred to @b. */
 static gboolean slow_before(const Case *c, guint a, guint b)
 {
-    gboolean held_a = slow_held(c, a) != NULL, held_b = slow_held(c, b) != NULL;
-
-    if (held_a != held_b)
-        return held_a;
+    if (slow_rank(c, a) != slow_rank(c, b))
+        return slow_rank(c, a) > slow_rank(c, b);
     if (slow_room(c, a) != slow_room(c, b))
         return slow_room(c, a) < slow_room(c, b);
     return strcmp(c->seats[a].id, c->seats[b].id) < 0;
@@ -252,14 +258,15 @@ static gboolean slow_dedicated(const Case *c, gboolean *taken)
     gint64 capacity = 0, got = 0;
 
     memset(taken, 0, MOST * sizeof *taken);
-    for (int own = 1; own >= 0; own--) {
+    for (int rank = 2; rank >= 0; rank--) {
         for (;;) {
             int best = -1;
             for (guint i = 0; i < c->n; i++) {
                 const LhPartitionUse *held = slow_held(c, i);
                 guint users = held != NULL && held->last ? c->seats[i].last_users
                                                          : c->seats[i].users;
-                if ((held != NULL) == own && !taken[i] && users == 0 && c->seats[i].capacity > 0 &&
+                if (slow_rank(c, i) == rank && !taken[i] && users == 0 &&
+                    c->seats[i].capacity > 0 &&
                     (best < 0 || strcmp(c->seats[i].id, c->seats[best].id) < 0))
                     best = (int)i;
             }
