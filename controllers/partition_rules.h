@@ -7,8 +7,8 @@
  *   shared     the smallest n of at least `min` partitions that each have throughput/n free: first those of
  *              the last interval of its plan, then others that it holds, then those of others; of equals the
  *              fullest, then by id
- *   dedicated  in the same order those that it has for itself, then empty ones, by id, until their capacities together reach
- *              the throughput and there are `min`
+ *   dedicated  in the same order those that it has for itself, then empty ones, by id, until their
+ *              capacities together reach the throughput and there are `min`
  *
  * Two sums are kept for each partition. `used` is what the last interval of every plan puts on it: what it
  * holds is judged by that. `leaving` is what is on it only until a coming cut-over: nothing new is put where

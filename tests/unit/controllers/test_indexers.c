@@ -2,6 +2,7 @@
  * Partitions to indexers: which of them are items and until when, evenly by throughput, moved one at a time
  * and only after an acknowledgement; lost indexers, failures, drains.
  */
+#include "controllers/explain.h"
 #include "tests/unit/controllers/pool_world.h"
 
 #define NAME "partition-allocator"
@@ -324,6 +325,51 @@ static void test_p1_is_not_p10(void **state)
     assert_null(lookf(world, "decided/retries/indexer/p_1")); /* of nothing that is used */
 }
 
+static void assert_explained(const World *world, const char *item, const char *state,
+                             const char *part)
+{
+    LhPlanContext context = {.now_ms = world->now_ms, .max_groups = G_MAXUINT};
+    const char *said = NULL;
+    g_autoptr(GPtrArray) lines = NULL;
+    g_autofree char *text = NULL;
+
+    assert_ptr_equal(lh_explain_index("indexer"), &lh_pools_index);
+    lines = lh_explain(world->pools, &context, "indexer", item, &said);
+    assert_non_null(lines);
+    assert_string_equal(said, state);
+    g_ptr_array_add(lines, NULL);
+    text = g_strjoinv("\n", (GStrv)lines->pdata);
+    if (strstr(text, part) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", text, part);
+}
+
+static void test_explained(void **state)
+{
+    static const int loads[] = {500, 400};
+    g_autoptr(World) world = world_new();
+    LhPlanContext context = {.now_ms = T0, .max_groups = G_MAXUINT};
+    const char *said = NULL;
+
+    (void)state;
+    put_loads(world, 2, loads);
+    put(world, "desired/partitions/idle", "{\"spec\":{\"capacityBytesPerSecond\":70}}");
+    step(world, "admission");
+    assert_null(lh_explain(world->pools, &context, "indexer", "p", &said));
+    assert_explained(world, "p0", "Waiting", "wait-node: no indexer takes another partition");
+    assert_explained(world, "idle", "Unused", "0 of its 70 bytes/s are used");
+    join_pool(world, "indexer", "a-00000001", "");
+    run(world, NAME);
+    assert_explained(world, "p0", "Assigned", "assigned on node a-00000001");
+    assert_explained(world, "p0", "Assigned", "the node has not answered this order yet");
+    answer_in_pool(world, "indexer/a-00000001/p0", "live", "");
+    assert_explained(world, "p0", "Live", "service s0 has it, with 500 bytes/s");
+    leave_pool(world, "indexer", "a-00000001");
+    assert_explained(world, "p0", "Assigned", "registration is gone");
+    put(world, "decided/retries/indexer/p1", "{\"attempt\":5,\"parked\":true}");
+    del(world, "decided/assignments/indexer/a-00000001/p1");
+    assert_explained(world, "p1", "Parked", "leasehold retry indexer/p1");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -336,6 +382,7 @@ int main(void)
         cmocka_unit_test(test_what_is_an_item),
         cmocka_unit_test(test_unknown_plan_keeps_items),
         cmocka_unit_test(test_p1_is_not_p10),
+        cmocka_unit_test(test_explained),
     };
 
     return cmocka_run_group_tests_name("indexers", tests, NULL, NULL);
