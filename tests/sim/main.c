@@ -195,6 +195,7 @@ static gboolean parse(int argc, char **argv, Args *args)
         {"at", 0, 0, G_OPTION_ARG_INT, &at, "Injects into this write", "N"},
         {"do", 0, 0, G_OPTION_ARG_STRING, &what, "… crash-before, crash-after …", "WHAT"},
         {"trace", 0, 0, G_OPTION_ARG_NONE, &options->trace, "Print everything", NULL},
+        {"recorded", 0, 0, G_OPTION_ARG_NONE, &options->recorded, "Judge as recorded, too", NULL},
         {"tap", 0, 0, G_OPTION_ARG_INT, &cases, "As so many test cases", "CASES"},
         {"inject", 0, 0, G_OPTION_ARG_INT64, &args->inject, "A fault at every write", "SEED"},
         {"every", 0, 0, G_OPTION_ARG_INT64, &every, "… at each K-th only", "K"},
@@ -218,9 +219,10 @@ static gboolean parse(int argc, char **argv, Args *args)
                        : seeds != NULL ? seeds
                        : hours > 0     ? "1.."
                                        : "1..20";
-    gboolean trace = options->trace;
+    gboolean trace = options->trace, recorded = options->recorded;
     *options = sim_options_normal(1);
     options->trace = trace;
+    options->recorded = recorded;
     options->agents = (guint)agents;
     options->managers = (guint)managers;
     options->snapshots = (guint)snapshots;

@@ -9,8 +9,8 @@
  * without moving the others: that is how sim_shrink.c makes a failing run short.
  *
  * Every commit of the fake passes through sim_check.c: what it changes is typed, shown to each group
- * of invariants (sim_invariants_*.c, one row each in sim_check.c), and added to the model, which is
- * the simulation's own view of etcd. The first violation ends the run.
+ * of invariants (tests/invariants, and sim_invariants_*.c for what only a simulation can see), and added
+ * to the model, which is the simulation's own view of etcd. The first violation ends the run.
  */
 #pragma once
 
@@ -20,6 +20,7 @@
 #include "runtime/runtime.h"
 #include "tests/fakes/env_sim.h"
 #include "tests/fakes/fake_etcd.h"
+#include "tests/invariants/recorded.h"
 
 #define SIM_PREFIX        "/leasehold/"
 #define SIM_LEASE_TTL_S   5
@@ -28,7 +29,7 @@
 #define SIM_RESERVE       10    /* … and restoreReservePercent */
 #define SIM_MIB           (G_GINT64_CONSTANT(1) << 20)
 #define SIM_LATE_MS       8000 /* an order that is not late was decided at most so long ago */
-#define LH_SIM_POOL       "cache"
+#define LH_SIM_POOL       INV_POOL
 #define SIM_MAX_PROCESSES 64
 
 typedef struct Sim Sim;
@@ -75,6 +76,7 @@ typedef struct {
     SimInjection inject;
     guint64 inject_write; /* which, in the order of all writes; from 1 */
     gboolean trace;       /* print everything as it happens */
+    gboolean recorded;    /* judge it as a recorded history, too: sim_recorded.c */
     gboolean record;      /* fill SimResult.happened */
 } SimOptions;
 
@@ -273,16 +275,9 @@ void sim_work_free(SimWork *work);
 LhAgentWork *sim_work_base(SimWork *work);
 gboolean sim_work_holds(SimWork *work, const char *item);
 
-/* ---- the model (sim_model.c) ---- */
+/* ---- the model (sim_model.c): that of tests/invariants, and what mirrors are compared with ---- */
 
-typedef struct {
-    const LhEtcdEvent *event;
-    const LhKv *prev; /* NULL: it did not exist */
-    const char *key;  /* under the prefix */
-    LhKind kind;      /* LH_N_KINDS: none */
-    const char *name;
-    const LhObject *before, *after; /* NULL: does not exist; both NULL for a key of no kind */
-} SimChange;
+typedef InvChange SimChange;
 
 typedef struct {
     const FakeCommit *commit;
@@ -291,79 +286,27 @@ typedef struct {
     gboolean manager, agent;
     const SimChange *changes;
     guint n;
+    InvCommit judged; /* the same, for the invariants */
 } SimCommit;
 
-typedef struct {
-    gint64 ms;
-    guint n;
-} SimCount;
-
-/* What is assigned to a node name. */
-typedef struct {
-    gint64 bytes, items;
-} SimUse;
-
-/* "cache/node-0-1234abcd/item" → its parts. */
-typedef struct {
-    char *node, *item, *host; /* host: the node name */
-} SimPlace;
-
-typedef struct {
-    GHashTable *kinds[LH_N_KINDS]; /* name → LhObject */
-    /* Of all assignments, kept from change to change; sim_model_verify() counts anew. */
-    GHashTable *hosts; /* node name → SimUse */
-    GHashTable *items; /* item → GPtrArray of char*: its assignments */
-    GHashTable *pairs; /* "<node name>/<snapshot>" → how many assignments */
-    guint verify_in;   /* so many changes of assignments */
-    /* A sum over all objects (sim_digest), by revision from digest_base on. */
-    GArray *digests; /* guint64 */
-    gint64 digest_base;
-    GHashTable *bytes;       /* assignment → gint64, of its last known value */
-    GHashTable *gone_ms;     /* node → gint64 world time of its registration's end */
-    GHashTable *cordoned_ms; /* node name → gint64 world time */
-    GHashTable *ids;         /* every node that was ever registered */
-    GHashTable *epochs;      /* "controller/epoch" that wrote */
-    GArray *ordered_ms;      /* gint64, world time: evictions outside a confirmed Brake */
-    GArray *assigned;        /* SimCount of assignments, lately */
-} SimModel;
-
-void sim_model_init(SimModel *model);
-void sim_model_clear(SimModel *model);
+void sim_model_init(Sim *sim);
+void sim_model_clear(Sim *sim);
 const LhObject *sim_get(const Sim *sim, LhKind kind, const char *name);
 guint64 sim_digest(LhKind kind, const char *name, gint64 create_rev, gint64 mod_rev, gint64 lease);
 /* Of all objects at @revision of this timeline; FALSE: before its beginning. */
 gboolean sim_digest_at(const Sim *sim, gint64 revision, guint64 *out);
-gboolean sim_place(const char *assignment, SimPlace *out); /* FALSE: there is no such place */
-void sim_place_clear(SimPlace *place);
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(SimPlace, sim_place_clear)
-SimUse sim_use(const Sim *sim, const char *host);
-/* The assignments of the item, or NULL. */
-const GPtrArray *sim_assignments_of(const Sim *sim, const char *item);
-guint sim_pair(const Sim *sim, const char *host, const char *snapshot);
 void sim_model_apply(Sim *sim, const SimCommit *commit);
 /* etcd was restored: everything is read again, and what was only remembered is forgotten. */
 void sim_model_restored(Sim *sim);
-/* The accepted Settings of cache-assigner etc., or the defaults. */
-const LhSettings *sim_settings(const Sim *sim, const char *controller);
-/* Bytes that the assignment stands for, even while its value does not parse. */
-gint64 sim_assignment_bytes(const Sim *sim, const char *name);
 
-/* What CONTRACT.md says of a replica at @now_ms (epoch). */
-typedef enum {
-    SIM_WANTED,
-    SIM_EXPIRED,
-    SIM_UNWANTED,  /* surplus, or what it stands for is gone */
-    SIM_UNDECIDED, /* paused, or something does not parse: hands off */
-} SimWant;
-/* @replica: the Replica, unknown, or NULL when only an assignment of that name exists. */
-SimWant sim_want(const Sim *sim, const char *name, const LhObject *replica, gint64 now_ms,
-                 const char **why);
-/* No older snapshot's uri is in its way. */
-gboolean sim_snapshot_valid(const Sim *sim, const LhSnapshot *snapshot);
-char *sim_snapshot_of(const char *replica); /* g_free; NULL: not a replica's name */
+/* sim_recorded.c */
+void sim_recorded_begin(Sim *sim);
+void sim_recorded_commit(Sim *sim, const SimCommit *commit);
+void sim_recorded_end(Sim *sim);
 
-/* ---- invariants (sim_check.c, sim_invariants_*.c) ---- */
+/* ---- invariants ---- */
 
+/* Those that look into processes and at disks; all others are in tests/invariants. */
 typedef struct {
     const char *name;
     /* Before the commit is in the model; after it. Either may be NULL. */
@@ -372,19 +315,11 @@ typedef struct {
 } SimInvariants;
 
 extern const SimInvariants sim_invariants_fence;
-extern const SimInvariants sim_invariants_placement;
-extern const SimInvariants sim_invariants_retention;
 extern const SimInvariants sim_invariants_protocol;
-extern const SimInvariants sim_invariants_admission;
-extern const SimInvariants sim_invariants_health;
+extern const SimInvariants sim_invariants_retention;
 
 void sim_check_commit(const FakeCommit *commit, gpointer sim);
 void sim_check_unknown(const char *client, const LhTxnRequest *txn, gpointer sim);
-/* Whether the transaction compared that @target of @key (whole) equals something: *number. */
-gboolean sim_compares(const FakeCommit *commit, const char *key, LhCompareTarget target,
-                      gint64 *number);
-/* … that the mod revision of the object equals @mod_rev (0: that it does not exist). */
-gboolean sim_relied_on(const FakeCommit *commit, LhKind kind, const char *name, gint64 mod_rev);
 /* sim_invariants_mirror.c: called by the process's mirror listener, and from time to time. */
 void sim_check_mirror_applied(SimProcess *process, gint64 revision);
 void sim_check_mirror_still(SimProcess *process); /* it has not changed but by going on */
@@ -438,7 +373,11 @@ struct Sim {
     FakeEtcd *server;
     SimProcess processes[SIM_MAX_PROCESSES]; /* managers, then agents */
     guint n_processes;
-    SimModel model;
+    Inv model;
+    Recorded *recorded; /* NULL: not asked for */
+    /* A sum over all objects (sim_digest), by revision from digest_base on. */
+    GArray *digests; /* guint64 */
+    gint64 digest_base;
     SimPeople *people;
     guint64 random;        /* state of the main stream of choices */
     guint64 check_random;  /* … of what the checks choose, which must change nothing */

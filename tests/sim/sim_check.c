@@ -1,36 +1,14 @@
 /*
  * Every commit comes through here: its changes are typed, shown to the groups of invariants before and
- * after they are in the model, counted and traced. A controller that comes later adds its row.
+ * after they are in the model, counted and traced.
  */
 #include "sim.h"
 
-#include <string.h>
-
 static const SimInvariants *const groups[] = {
-    &sim_invariants_fence,    &sim_invariants_placement, &sim_invariants_retention,
-    &sim_invariants_protocol, &sim_invariants_admission, &sim_invariants_health,
+    &sim_invariants_fence,
+    &sim_invariants_protocol,
+    &sim_invariants_retention,
 };
-
-static SimChange type_change(Sim *sim, const FakeCommit *commit, gsize i)
-{
-    const LhEtcdEvent *event = fake_commit_event(commit, i);
-    const LhKv *kv = &event->kv;
-    SimChange change = {
-        .event = event,
-        .prev = fake_commit_prev(commit, i),
-        .key = g_str_has_prefix(kv->key, SIM_PREFIX) ? kv->key + strlen(SIM_PREFIX) : kv->key,
-    };
-    if (!lh_key_split(change.key, &change.kind, &change.name)) {
-        change.kind = LH_N_KINDS;
-        change.name = change.key;
-        return change;
-    }
-    change.before = lh_object_ref(sim_get(sim, change.kind, change.name));
-    if (!event->is_delete)
-        change.after = lh_object_parse(change.kind, change.name, kv->value, kv->value_len,
-                                       kv->create_rev, kv->mod_rev, kv->lease);
-    return change;
-}
 
 static void count_change(Sim *sim, const SimChange *change)
 {
@@ -49,26 +27,59 @@ static void count_change(Sim *sim, const SimChange *change)
         counters->brakes++;
 }
 
-gboolean sim_compares(const FakeCommit *commit, const char *key, LhCompareTarget target,
-                      gint64 *number)
+static void count_judged(Sim *sim)
 {
-    for (gsize i = 0; i < commit->n_compares; i++) {
-        const LhCompare *compare = &commit->compares[i];
-        if (compare->target == target && compare->result == LH_CMP_EQUAL &&
-            compare->range_end == NULL && strcmp(compare->key, key) == 0) {
-            *number = compare->number;
-            return TRUE;
-        }
-    }
-    return FALSE;
+#define X(name, text) sim->counters.name = sim->model.counters.name;
+    INV_COUNTERS(X)
+#undef X
 }
 
-gboolean sim_relied_on(const FakeCommit *commit, LhKind kind, const char *name, gint64 mod_rev)
+static InvFacts facts_of(Sim *sim, const SimCommit *commit)
 {
-    g_autofree char *key = lh_key(kind, name);
-    g_autofree char *whole = g_strconcat(SIM_PREFIX, key, NULL);
-    gint64 number;
-    return sim_compares(commit, whole, LH_CMP_MOD, &number) && number == mod_rev;
+    const FakeCommit *fake = commit->commit;
+    InvFacts facts = {
+        .compares = fake->compares,
+        .n_compares = fake->n_compares,
+        .client = fake->client,
+    };
+    if (commit->by != NULL) {
+        facts.host = commit->by->name;
+        facts.unaware = commit->by->timeline != fake_etcd_timeline(sim->server);
+        facts.clock_jumped_ms = commit->by->clock_jumped_ms;
+    }
+    return facts;
+}
+
+static void judge(Sim *sim, SimCommit *commit)
+{
+    const FakeCommit *fake = commit->commit;
+    InvFacts facts = facts_of(sim, commit);
+    commit->judged = (InvCommit){
+        .revision = fake->revision,
+        .now_ms = sim_now(sim),
+        .earliest_ms = sim_now(sim),
+        .wall_ms = sim_wall(sim),
+        .by = commit->manager ? INV_BY_MANAGER
+              : commit->agent ? INV_BY_AGENT
+                              : INV_BY_NOBODY,
+        .by_lease = fake->cause == FAKE_BY_REVOKE || fake->cause == FAKE_BY_EXPIRY,
+        .by_hand = fake->cause == FAKE_BY_OPERATOR,
+        .late = fake->late,
+        .changes = commit->changes,
+        .n = commit->n,
+        .facts = &facts,
+    };
+    inv_before(&sim->model, &commit->judged);
+    for (guint i = 0; i < G_N_ELEMENTS(groups); i++)
+        if (groups[i]->commit != NULL)
+            groups[i]->commit(sim, commit);
+    sim_model_apply(sim, commit);
+    inv_after(&sim->model, &commit->judged);
+    for (guint i = 0; i < G_N_ELEMENTS(groups); i++)
+        if (groups[i]->after != NULL)
+            groups[i]->after(sim, commit);
+    commit->judged.facts = NULL;
+    count_judged(sim);
 }
 
 void sim_check_commit(const FakeCommit *fake, gpointer data)
@@ -80,21 +91,15 @@ void sim_check_commit(const FakeCommit *fake, gpointer data)
     commit.manager = commit.by != NULL && commit.by->is_manager;
     commit.agent = commit.by != NULL && !commit.by->is_manager;
     for (guint i = 0; i < commit.n; i++)
-        changes[i] = type_change(sim, fake, i);
+        changes[i] = inv_change(&sim->model, fake_commit_event(fake, i), fake_commit_prev(fake, i));
     sim->counters.commits++;
     sim_trace_commit(sim, &commit);
-    for (guint i = 0; i < G_N_ELEMENTS(groups); i++)
-        if (groups[i]->commit != NULL)
-            groups[i]->commit(sim, &commit);
-    sim_model_apply(sim, &commit);
-    for (guint i = 0; i < G_N_ELEMENTS(groups); i++)
-        if (groups[i]->after != NULL)
-            groups[i]->after(sim, &commit);
+    sim_recorded_commit(sim, &commit);
+    judge(sim, &commit);
     sim_faults_commit(sim, &commit);
     for (guint i = 0; i < commit.n; i++) {
         if (commit.by != NULL)
             count_change(sim, &changes[i]);
-        lh_object_unref(changes[i].before);
-        lh_object_unref(changes[i].after);
+        inv_change_clear(&changes[i]);
     }
 }

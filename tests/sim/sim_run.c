@@ -315,7 +315,7 @@ static void end_world(Sim *sim)
     fake_etcd_free(sim->server);
     sim_faults_free(sim);
     sim_people_free(sim);
-    sim_model_clear(&sim->model);
+    sim_model_clear(sim);
     sim_trace_clear(sim);
     sim_world_free(sim->world);
 }
@@ -331,7 +331,8 @@ void sim_run(const SimOptions *options, SimResult *out)
     sim->happened = options->record ? g_ptr_array_new_with_free_func(g_free) : NULL;
     sim->activities = g_ptr_array_new_with_free_func(activity_free);
     sim->laters = g_ptr_array_new_with_free_func(later_free);
-    sim_model_init(&sim->model);
+    sim_model_init(sim);
+    sim_recorded_begin(sim);
     sim_trace_setup(sim);
     start_world(sim);
     while (sim_now(sim) < options->chaos_ms && !sim->failed) {
@@ -340,6 +341,7 @@ void sim_run(const SimOptions *options, SimResult *out)
     }
     calm_down(sim);
     sim_settle(sim);
+    sim_recorded_end(sim);
     count_server(sim);
     *out = (SimResult){
         .failed = sim->failed,

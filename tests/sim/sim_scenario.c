@@ -151,6 +151,8 @@ char *sim_command(const SimOptions *options, const char *bug)
         g_string_append_printf(text, " --snapshots %u", options->snapshots);
     if (options->chaos_ms != SIM_CHAOS_MS)
         g_string_append_printf(text, " --minutes %.10g", (double)options->chaos_ms / 60000);
+    if (options->recorded)
+        g_string_append(text, " --recorded");
     for (guint i = 0; i < SIM_N_PARTS; i++)
         if (options->off >> i & 1)
             g_string_append_printf(text, " --off %s", parts[i]);

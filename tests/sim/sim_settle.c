@@ -69,10 +69,10 @@ static const char *room_for(const Sim *sim, const LhReplica *replica)
         const SimProcess *process = &sim->processes[i];
         if (strcmp(process->set, replica->set) != 0)
             continue;
-        SimUse use = sim_use(sim, process->name);
+        InvUse use = inv_use(&sim->model, process->name);
         gint64 room = process->capacity_bytes - process->capacity_bytes / 100 * (SIM_RESERVE + 1);
         gint64 slots = process->capacity_items - (process->capacity_items * SIM_RESERVE + 99) / 100;
-        if (sim_pair(sim, process->name, replica->snapshot) == 0 &&
+        if (inv_pair(&sim->model, process->name, replica->snapshot) == 0 &&
             use.bytes + snapshot->size_bytes <= room && use.items + 1 <= slots)
             return process->name;
     }
@@ -83,7 +83,7 @@ static const char *room_for(const Sim *sim, const LhReplica *replica)
 
 static const char *node_with(const Sim *sim, const char *item)
 {
-    const GPtrArray *names = sim_assignments_of(sim, item);
+    const GPtrArray *names = inv_assignments_of(&sim->model, item);
     return names == NULL ? NULL : names->pdata[0];
 }
 
@@ -101,16 +101,16 @@ static char *check_replica(Sim *sim, const LhReplica *replica)
 {
     const char *why, *name = replica->o.name, *place = node_with(sim, name);
     gint64 now = sim_wall(sim);
-    switch (sim_want(sim, name, &replica->o, now, &why)) {
-    case SIM_UNDECIDED:
+    switch (inv_want(&sim->model, name, &replica->o, now, &why)) {
+    case INV_UNDECIDED:
         return NULL;
-    case SIM_UNWANTED:
+    case INV_UNWANTED:
         return g_strdup_printf("replica %s is still there: %s", name, why);
-    case SIM_EXPIRED:
-        if (sim_want(sim, name, &replica->o, now - GONE_BY_MS, NULL) == SIM_WANTED)
+    case INV_EXPIRED:
+        if (inv_want(&sim->model, name, &replica->o, now - GONE_BY_MS, NULL) == INV_WANTED)
             return NULL;
         return g_strdup_printf("replica %s is still there: %s", name, why);
-    case SIM_WANTED:
+    case INV_WANTED:
         break;
     }
     if (place != NULL && is_live(sim, place, replica)) {
@@ -121,7 +121,7 @@ static char *check_replica(Sim *sim, const LhReplica *replica)
         return g_strdup_printf("%s is not live", place);
     const LhSnapshot *snapshot = (const LhSnapshot *)sim_get(sim, LH_KIND_SNAPSHOT,
                                                              replica->snapshot);
-    const char *room = sim_snapshot_valid(sim, snapshot) ? room_for(sim, replica) : NULL;
+    const char *room = inv_snapshot_valid(&sim->model, snapshot) ? room_for(sim, replica) : NULL;
     return room == NULL ? NULL : g_strdup_printf("%s waits; %s has room", name, room);
 }
 
@@ -144,7 +144,8 @@ static char *check_snapshot(const Sim *sim, const LhSnapshot *snapshot)
     g_autofree char *accepted = g_strconcat("services/", snapshot->service, NULL);
     const LhService *spec = lh_accepted_spec(sim_get(sim, LH_KIND_ACCEPTED, accepted),
                                              LH_KIND_SERVICE);
-    if (spec == NULL || spec->paused || snapshot->live || !sim_snapshot_valid(sim, snapshot) ||
+    if (spec == NULL || spec->paused || snapshot->live ||
+        !inv_snapshot_valid(&sim->model, snapshot) ||
         snapshot->end_time + spec->cache_window_ms < sim_wall(sim) + CREATION_MS)
         return NULL;
     for (guint s = 0; spec->cache_sets[s] != NULL; s++) {

@@ -1,0 +1,62 @@
+/*
+ * A node is said to be failed only when its registration has been gone for a full lease TTL, and that
+ * is final. A leader measures by its own wall clock: one whose clock has jumped meanwhile may be
+ * early, and is not held to it here.
+ */
+#include "invariants.h"
+
+#include <string.h>
+
+/* By how much who said it may be wrong about how long it has been so. */
+static gint64 tolerance(Inv *inv, const InvCommit *commit, gint64 gone)
+{
+    const InvFacts *facts = inv_facts(inv, INV_HEALTH, commit);
+    if (facts == NULL)
+        return 2 * inv->options.clock_ms;
+    return facts->clock_jumped_ms < gone ? 0 : G_MAXINT64;
+}
+
+static void check_failed(Inv *inv, const InvCommit *commit, const InvChange *change)
+{
+    const LhHealth *health = (const LhHealth *)change->after;
+    const char *id = strchr(change->name, '/');
+    const gint64 *gone = id == NULL ? NULL : g_hash_table_lookup(inv->gone_ms, id + 1);
+    if (inv_get(inv, LH_KIND_NODE, change->name) != NULL)
+        inv_fail(inv, INV_HEALTH, "%s is called failed; it is registered", change->key);
+    else if (gone != NULL &&
+             inv->now_ms - *gone < health->lease_ttl_ms - tolerance(inv, commit, *gone))
+        inv_fail(inv, INV_HEALTH, "%s is called failed %" G_GINT64_FORMAT " ms after it went",
+                 change->key, inv->now_ms - *gone);
+}
+
+static void check_health(Inv *inv, const InvCommit *commit, const InvChange *change)
+{
+    const LhObject *node = inv_get(inv, LH_KIND_NODE, change->name);
+    const LhHealth *before = (const LhHealth *)change->before;
+    const LhHealth *after = (const LhHealth *)change->after;
+    gboolean was_failed = before != NULL && lh_object_known(&before->o) &&
+                          before->state == LH_HEALTH_FAILED;
+    inv_did(inv, INV_HEALTH);
+    if (was_failed && after != NULL && after->state != LH_HEALTH_FAILED)
+        inv_fail(inv, INV_HEALTH, "%s was failed, which is final; it is called %s", change->key,
+                 lh_health_state_name(after->state));
+    if (after == NULL && !was_failed)
+        inv_fail(inv, INV_HEALTH, "%s is forgotten before it failed", change->key);
+    if (after != NULL && after->state == LH_HEALTH_FAILED && !was_failed)
+        check_failed(inv, commit, change);
+    if (!inv_relied_on(inv, INV_HEALTH, commit, LH_KIND_NODE, change->name,
+                       node == NULL ? 0 : node->mod_rev))
+        inv_fail(inv, INV_HEALTH, "%s: the registration was not compared", change->key);
+}
+
+static void on_commit(Inv *inv, const InvCommit *commit)
+{
+    for (guint i = 0; i < commit->n && commit->by == INV_BY_MANAGER; i++) {
+        const InvChange *change = &commit->changes[i];
+        if (change->kind == LH_KIND_HEALTH &&
+            (change->after == NULL || lh_object_known(change->after)))
+            check_health(inv, commit, change);
+    }
+}
+
+const InvGroup inv_health = {on_commit, NULL};

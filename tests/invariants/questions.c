@@ -1,0 +1,116 @@
+/*
+ * What the contract says about the state that the model holds: which replicas are wanted, which snapshots
+ * are valid, what is in force.
+ */
+#include "invariants.h"
+
+#include <string.h>
+
+const LhObject *inv_get(const Inv *inv, LhKind kind, const char *name)
+{
+    return g_hash_table_lookup(inv->kinds[kind], name);
+}
+
+const LhObject *inv_node(const Inv *inv, const char *node)
+{
+    g_autofree char *name = g_strconcat(INV_POOL "/", node, NULL);
+    return inv_get(inv, LH_KIND_NODE, name);
+}
+
+const LhSettings *inv_settings(const Inv *inv, const char *controller)
+{
+    g_autofree char *name = g_strconcat("settings/", controller, NULL);
+    const LhSettings *settings = lh_accepted_spec(inv_get(inv, LH_KIND_ACCEPTED, name),
+                                                  LH_KIND_SETTINGS);
+    return settings != NULL ? settings : lh_settings_default(controller);
+}
+
+gint64 inv_assignment_bytes(const Inv *inv, const char *name)
+{
+    const gint64 *bytes = g_hash_table_lookup(inv->bytes, name);
+    return bytes == NULL ? 0 : *bytes;
+}
+
+char *inv_snapshot_of(const char *replica)
+{
+    char *snapshot = NULL;
+    return lh_replica_name_split(replica, &snapshot, NULL, NULL, NULL) ? snapshot : NULL;
+}
+
+static InvWant say(const char **why, InvWant want, const char *text)
+{
+    if (why != NULL)
+        *why = text;
+    return want;
+}
+
+static InvWant want_of_spec(const LhReplica *replica, const LhSnapshot *snapshot,
+                            const LhService *spec, gint64 now_ms, const char **why)
+{
+    if (!g_strv_contains(spec->cache_sets, replica->set))
+        return say(why, INV_UNWANTED, "its set was removed");
+    if (replica->ordinal >= spec->cache_replicas)
+        return say(why, INV_UNWANTED, "surplus");
+    if (now_ms >= snapshot->end_time + spec->cache_window_ms)
+        return say(why, INV_EXPIRED, "its window is over");
+    return say(why, INV_WANTED, "wanted");
+}
+
+InvWant inv_want(const Inv *inv, const char *name, const LhObject *object, gint64 now_ms,
+                 const char **why)
+{
+    const LhReplica *replica = (const LhReplica *)object;
+    g_autofree char *snapshot_name = inv_snapshot_of(name);
+    const LhObject *snapshot = snapshot_name == NULL
+                                   ? NULL
+                                   : inv_get(inv, LH_KIND_SNAPSHOT, snapshot_name);
+    const LhObject *accepted = NULL, *desired = NULL;
+    if (object != NULL && !lh_object_known(object))
+        return say(why, INV_UNDECIDED, "the replica does not parse");
+    if (snapshot != NULL && !lh_object_known(snapshot))
+        return say(why, INV_UNDECIDED, "the snapshot does not parse");
+    const char *service = snapshot != NULL  ? ((const LhSnapshot *)snapshot)->service
+                          : replica != NULL ? replica->service
+                                            : NULL;
+    if (service != NULL) {
+        g_autofree char *accepted_name = g_strconcat("services/", service, NULL);
+        accepted = inv_get(inv, LH_KIND_ACCEPTED, accepted_name);
+        desired = inv_get(inv, LH_KIND_SERVICE, service);
+    }
+    if (accepted != NULL && !lh_object_known(accepted))
+        return say(why, INV_UNDECIDED, "what is accepted of its service does not parse");
+    const LhService *spec = lh_accepted_spec(accepted, LH_KIND_SERVICE);
+    if (spec != NULL && spec->paused)
+        return say(why, INV_UNDECIDED, "its service is paused");
+    if (object == NULL)
+        return say(why, INV_UNWANTED, "there is no such replica");
+    if (snapshot == NULL)
+        return say(why, INV_UNWANTED, "its snapshot is gone");
+    if (((const LhSnapshot *)snapshot)->live)
+        return say(why, INV_UNDECIDED, "its snapshot is being written");
+    if (spec == NULL)
+        return desired != NULL ? say(why, INV_UNDECIDED, "its service is not accepted")
+                               : say(why, INV_UNWANTED, "its service was deleted");
+    return want_of_spec(replica, (const LhSnapshot *)snapshot, spec, now_ms, why);
+}
+
+static gboolean in_the_way(const LhSnapshot *older, const LhSnapshot *snapshot)
+{
+    g_autofree char *first = lh_uri_text(&older->uri);
+    g_autofree char *second = lh_uri_text(&snapshot->uri);
+    gboolean overlap = g_str_has_prefix(first, second) || g_str_has_prefix(second, first);
+    return overlap && older->o.create_rev <= snapshot->o.create_rev;
+}
+
+gboolean inv_snapshot_valid(const Inv *inv, const LhSnapshot *snapshot)
+{
+    GHashTableIter iter;
+    gpointer value;
+    g_hash_table_iter_init(&iter, inv->kinds[LH_KIND_SNAPSHOT]);
+    while (g_hash_table_iter_next(&iter, NULL, &value)) {
+        const LhSnapshot *other = value;
+        if (other != snapshot && lh_object_known(&other->o) && in_the_way(other, snapshot))
+            return FALSE;
+    }
+    return TRUE;
+}

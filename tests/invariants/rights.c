@@ -1,0 +1,58 @@
+/*
+ * Which controller may write what under decided/. A controller that is added adds its row.
+ */
+#include "invariants.h"
+
+#include <string.h>
+
+#define BIT(kind) (G_GUINT64_CONSTANT(1) << LH_KIND_##kind)
+
+static const struct {
+    const char *controller;
+    guint64 puts, deletes;
+} rights[] = {
+    {"admission", BIT(ACCEPTED) | BIT(STATUS), BIT(ACCEPTED) | BIT(STATUS)},
+    {"replica-creator", BIT(REPLICA) | BIT(STATUS), BIT(STATUS)},
+    {"cache-assigner", BIT(ASSIGNMENT) | BIT(RETRY) | BIT(STATUS),
+     BIT(ASSIGNMENT) | BIT(RETRY) | BIT(REPLICA) | BIT(STATUS)},
+    {"cache-evictor", BIT(ASSIGNMENT) | BIT(BRAKE) | BIT(STATUS), BIT(BRAKE) | BIT(STATUS)},
+    {"failure-detector", BIT(HEALTH), BIT(HEALTH)},
+};
+
+/* A Status and an event name their writer. */
+static gboolean is_named(const char *controller, const InvChange *change)
+{
+    if (change->kind == LH_KIND_STATUS) {
+        const char *slash = strrchr(change->name, '/');
+        return slash != NULL && strcmp(slash + 1, controller) == 0;
+    }
+    if (change->kind == LH_KIND_EVENT && lh_object_known(change->after))
+        return g_strcmp0(((const LhEvent *)change->after)->controller, controller) == 0;
+    return TRUE;
+}
+
+guint inv_rights(const InvChange *change)
+{
+    guint bits = 0;
+    if (change->kind == LH_N_KINDS)
+        return 0;
+    for (guint i = 0; i < G_N_ELEMENTS(rights); i++) {
+        guint64 kinds = change->event->is_delete ? rights[i].deletes : rights[i].puts;
+        gboolean event = change->kind == LH_KIND_EVENT && !change->event->is_delete;
+        if ((event || (kinds >> change->kind & 1)) && is_named(rights[i].controller, change))
+            bits |= 1u << i;
+    }
+    return bits;
+}
+
+const char *inv_rights_name(guint bit)
+{
+    return bit < G_N_ELEMENTS(rights) ? rights[bit].controller : NULL;
+}
+
+/* `leasehold retry` ends an item's wait, `leasehold leaders move` takes a leadership away. */
+gboolean inv_people_may(const InvChange *change)
+{
+    return change->event->is_delete &&
+           (change->kind == LH_KIND_RETRY || change->kind == LH_KIND_LEADER);
+}
