@@ -74,6 +74,11 @@ static void settle(LhItemWriter *w, gint64 mod_rev)
     write_clear(&done);
 }
 
+static gint64 item_lease(const LhItemWriter *w)
+{
+    return w->write.leaseless ? 0 : w->scope->lease;
+}
+
 static const LhKv *kv_of(const LhTxnReply *reply, gsize i)
 {
     return i < reply->n_ops && reply->ops[i].range.n_kvs > 0 ? &reply->ops[i].range.kvs[0] : NULL;
@@ -89,7 +94,7 @@ static void look(LhItemWriter *w, const LhTxnReply *reply)
     gint64 present = item != NULL ? item->mod_rev : 0;
     gboolean landed = w->write.erase
                           ? item == NULL
-                          : w->unsure && item != NULL && item->lease == w->scope->lease &&
+                          : w->unsure && item != NULL && item->lease == item_lease(w) &&
                                 item->value_len == strlen(w->write.value) &&
                                 memcmp(item->value, w->write.value, item->value_len) == 0;
     gboolean waits_for_order = !w->write.erase && (assignment != NULL ? assignment->mod_rev : 0) !=
@@ -174,7 +179,7 @@ static void send(LhItemWriter *w)
     LhTxnOp ops[2];
     gsize n_ops = 0;
     ops[n_ops++] = write->erase ? lh_txn_delete(w->item_key)
-                                : lh_txn_put(w->item_key, write->value, w->scope->lease);
+                                : lh_txn_put(w->item_key, write->value, item_lease(w));
     if (write->search == LH_SEARCH_PUT)
         ops[n_ops++] = lh_txn_put(write->search_key, write->search_value, w->scope->lease);
     else if (write->search == LH_SEARCH_DELETE)

@@ -21,6 +21,7 @@ typedef enum { LH_SEARCH_KEEP, LH_SEARCH_PUT, LH_SEARCH_DELETE } LhSearchOp;
 /* One write. Strings are owned (g_free), NULL where unused. */
 typedef struct {
     gboolean erase;        /* delete the item key */
+    gboolean leaseless;    /* the item key is put without the lease */
     LhItemState state;     /* what value says */
     char *value;           /* of the item */
     gint64 assignment_rev; /* must be the assignment's mod revision; 0: it must not exist */

@@ -374,6 +374,21 @@ static void a_deleted_task_is_evicted(void **state)
     assert_null(look(world, RETRY("t")));
 }
 
+/* A node that is gone hears nothing; and one order is taken away once, however many the reasons. */
+static void a_deleted_task_is_evicted_once(void **state)
+{
+    g_autoptr(World) world = assigned_at_t0();
+    g_autoptr(LhPlan) plan = NULL;
+
+    (void)state;
+    del(world, TASK("t"));
+    world->now_ms = T0 + HOUR;
+    plan = plan_of(world, RA);
+    assert_int_equal(lh_plan_groups(plan), 1);
+    leave_pool(world, "recovery", "a-00000001");
+    assert_nothing_to_do(world, RA);
+}
+
 static void a_changed_task_begins_anew(void **state)
 {
     g_autoptr(World) world = assigned_at_t0();
@@ -682,6 +697,7 @@ int main(void)
         cmocka_unit_test(a_lost_nodes_task_waits_until_it_has_failed),
         cmocka_unit_test(an_answer_that_comes_late_wins),
         cmocka_unit_test(a_deleted_task_is_evicted),
+        cmocka_unit_test(a_deleted_task_is_evicted_once),
         cmocka_unit_test(a_changed_task_begins_anew),
         cmocka_unit_test(of_two_orders_the_first_stays),
         cmocka_unit_test(an_item_without_lease_and_assignment_goes),
