@@ -29,7 +29,8 @@
     X(RETENTION, retention, "retention") \
     X(PROTOCOL, protocol, "protocol")    \
     X(ADMISSION, admission, "admission") \
-    X(HEALTH, health, "health")
+    X(HEALTH, health, "health")          \
+    X(PARTITIONS, partitions, "partitions")
 
 typedef enum {
 #define X(id, variable, name) INV_##id,
@@ -94,14 +95,17 @@ typedef struct {
     gpointer data; /* fail's */
 } InvOptions;
 
-#define INV_COUNTERS(X)                            \
-    X(fenced_commits, "commits under a fence")     \
-    X(epochs, "epochs that wrote")                 \
-    X(loads, "loads ordered")                      \
-    X(moved_back, "items back on a returned node") \
-    X(evictions, "evictions ordered")              \
-    X(evicted, "assignments ended by an answer")   \
-    X(lost, "assignments ended by a lost node")
+#define INV_COUNTERS(X)                             \
+    X(fenced_commits, "commits under a fence")      \
+    X(epochs, "epochs that wrote")                  \
+    X(loads, "loads ordered")                       \
+    X(moved_back, "items back on a returned node")  \
+    X(evictions, "evictions ordered")               \
+    X(evicted, "assignments ended by an answer")    \
+    X(lost, "assignments ended by a lost node")     \
+    X(plans_written, "plans of partitions written") \
+    X(partitions_taken, "partitions newly taken")   \
+    X(partitions_loaded, "partitions to indexers")
 
 typedef struct {
 #define X(name, text) guint64 name;
@@ -137,6 +141,7 @@ typedef struct {
     GHashTable *sizes;   /* node name → LhNode: its last registration, also one that is gone */
     GHashTable *gone_ms; /* node → gint64, since when its registration may have been gone */
     GHashTable *cordoned_ms; /* node name → gint64, by when it was */
+    GHashTable *edited_ms;   /* Accepted of a service → gint64, when it changed last */
     GHashTable *ids;         /* every node that was ever registered */
     GHashTable *epochs;      /* "controller/epoch" that wrote */
     GArray *ordered_ms;      /* gint64: evictions outside a confirmed Brake */
@@ -166,7 +171,8 @@ InvChange inv_restored_key(Inv *inv, const LhKv *kv);
 
 const LhObject *inv_get(const Inv *inv, LhKind kind, const char *name);
 const LhObject *inv_node(const Inv *inv, const char *node); /* its registration */
-gboolean inv_place(const char *assignment, InvPlace *out);  /* FALSE: there is no such place */
+/* FALSE: there is no such place in the pool cache. */
+gboolean inv_place(const char *assignment, InvPlace *out);
 void inv_place_clear(InvPlace *place);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(InvPlace, inv_place_clear)
 InvUse inv_use(const Inv *inv, const char *host);

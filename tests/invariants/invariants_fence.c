@@ -81,6 +81,9 @@ static void check_assignment(Inv *inv, const InvFence *fence, const InvChange *c
             "%s says %s, epoch %" G_GINT64_FORMAT
             "; it was written by %s under epoch %" G_GINT64_FORMAT,
             change->key, after->controller, after->epoch, fence->controller, fence->epoch);
+    /* Of an exclusive pool one controller does both. */
+    if (!g_str_has_prefix(change->name, INV_POOL "/"))
+        evicts = change->before != NULL;
     if (evicts ? after->action != LH_ACTION_EVICT || change->before == NULL
                : after->action != LH_ACTION_LOAD || change->before != NULL)
         SAY(inv, "%s: %s orders %s over %s", change->key, fence->controller,

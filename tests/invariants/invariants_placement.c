@@ -234,11 +234,17 @@ static void check_end(Inv *inv, const InvCommit *commit, const InvChange *change
     check_grace(inv, commit, change, &place);
 }
 
+/* Other pools have rules of their own. */
+static gboolean is_ours(const InvChange *change)
+{
+    return change->kind == LH_KIND_ASSIGNMENT && g_str_has_prefix(change->name, INV_POOL "/");
+}
+
 static void on_commit(Inv *inv, const InvCommit *commit)
 {
     for (guint i = 0; i < commit->n && commit->by == INV_BY_MANAGER; i++) {
         const InvChange *change = &commit->changes[i];
-        if (change->kind == LH_KIND_ASSIGNMENT && change->event->is_delete)
+        if (is_ours(change) && change->event->is_delete)
             check_end(inv, commit, change);
     }
 }
@@ -251,7 +257,7 @@ static void after(Inv *inv, const InvCommit *commit)
         return;
     for (guint i = 0; i < commit->n && commit->by == INV_BY_MANAGER; i++) {
         const InvChange *change = &commit->changes[i];
-        if (change->kind != LH_KIND_ASSIGNMENT || change->after == NULL)
+        if (!is_ours(change) || change->after == NULL)
             continue;
         if (change->before == NULL && lh_object_known(change->after))
             check_load(inv, commit, change);

@@ -31,6 +31,7 @@ void inv_init(Inv *inv, const InvOptions *options)
         .sizes = table_of((GDestroyNotify)lh_object_unref),
         .gone_ms = table_of(g_free),
         .cordoned_ms = table_of(g_free),
+        .edited_ms = table_of(g_free),
         .ids = table_of(NULL),
         .epochs = table_of(NULL),
         .ordered_ms = g_array_new(FALSE, FALSE, sizeof(gint64)),
@@ -48,8 +49,9 @@ void inv_init(Inv *inv, const InvOptions *options)
 
 void inv_clear(Inv *inv)
 {
-    GHashTable *tables[] = {inv->hosts,   inv->items,       inv->pairs, inv->bytes, inv->sizes,
-                            inv->gone_ms, inv->cordoned_ms, inv->ids,   inv->epochs};
+    GHashTable *tables[] = {inv->hosts,  inv->items,    inv->pairs,       inv->bytes,
+                            inv->sizes,  inv->gone_ms,  inv->cordoned_ms, inv->ids,
+                            inv->epochs, inv->edited_ms};
     for (guint kind = 0; kind < LH_N_KINDS; kind++)
         g_hash_table_unref(inv->kinds[kind]);
     for (guint i = 0; i < G_N_ELEMENTS(tables); i++)
@@ -99,6 +101,19 @@ static void note_cordon(Inv *inv, const InvChange *change)
         g_hash_table_replace(inv->cordoned_ms, g_strdup(host), boxed(inv->now_ms));
 }
 
+/* What a service needs of partitions. */
+static void note_edit(Inv *inv, const InvChange *change)
+{
+    const LhService *was = lh_accepted_spec(change->before, LH_KIND_SERVICE);
+    const LhService *is = lh_accepted_spec(change->after, LH_KIND_SERVICE);
+    if (!g_str_has_prefix(change->name, "services/"))
+        return;
+    if (was == NULL || is == NULL ||
+        was->throughput_bytes_per_second != is->throughput_bytes_per_second ||
+        was->partitions_dedicated != is->partitions_dedicated)
+        g_hash_table_replace(inv->edited_ms, g_strdup(change->name), boxed(inv->now_ms));
+}
+
 /* What was accepted once may still be what somebody decides by. */
 static void note_settings(Inv *inv, const InvChange *change)
 {
@@ -115,7 +130,11 @@ static void note_settings(Inv *inv, const InvChange *change)
 
 gboolean inv_place(const char *assignment, InvPlace *out)
 {
-    *out = (InvPlace){lh_name_part(assignment, 1), lh_name_part(assignment, 2), NULL};
+    *out = (InvPlace){NULL, NULL, NULL};
+    if (!g_str_has_prefix(assignment, INV_POOL "/"))
+        return FALSE;
+    out->node = lh_name_part(assignment, 1);
+    out->item = lh_name_part(assignment, 2);
     if (out->node != NULL && out->item != NULL)
         out->host = lh_node_name_of(out->node);
     return out->host != NULL;
@@ -256,6 +275,7 @@ void inv_apply(Inv *inv, const InvCommit *commit)
         } else if (change->kind == LH_KIND_ACCEPTED) {
             note_cordon(inv, change);
             note_settings(inv, change);
+            note_edit(inv, change);
         } else if (change->kind == LH_KIND_ASSIGNMENT) {
             note_assignment(inv, change);
             inv->verify_in -= inv->verify_in > 0;
@@ -294,6 +314,7 @@ InvChange inv_restored_key(Inv *inv, const LhKv *kv)
     if (change.kind == LH_KIND_ACCEPTED) {
         note_cordon(inv, &change);
         note_settings(inv, &change);
+        note_edit(inv, &change);
     } else if (change.kind == LH_KIND_ASSIGNMENT) {
         note_assignment(inv, &change);
     } else if (change.kind == LH_KIND_NODE && strchr(change.name, '/') != NULL) {

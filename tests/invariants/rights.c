@@ -10,14 +10,26 @@
 static const struct {
     const char *controller;
     guint64 puts, deletes;
+    const char *pool; /* of assignments, items and retries; NULL: writes none */
 } rights[] = {
-    {"admission", BIT(ACCEPTED) | BIT(STATUS), BIT(ACCEPTED) | BIT(STATUS)},
-    {"replica-creator", BIT(REPLICA) | BIT(STATUS), BIT(STATUS)},
+    {"admission", BIT(ACCEPTED) | BIT(STATUS), BIT(ACCEPTED) | BIT(STATUS), NULL},
+    {"replica-creator", BIT(REPLICA) | BIT(STATUS), BIT(STATUS), NULL},
     {"cache-assigner", BIT(ASSIGNMENT) | BIT(RETRY) | BIT(STATUS),
-     BIT(ASSIGNMENT) | BIT(RETRY) | BIT(REPLICA) | BIT(STATUS)},
-    {"cache-evictor", BIT(ASSIGNMENT) | BIT(BRAKE) | BIT(STATUS), BIT(BRAKE) | BIT(STATUS)},
-    {"failure-detector", BIT(HEALTH), BIT(HEALTH)},
+     BIT(ASSIGNMENT) | BIT(RETRY) | BIT(REPLICA) | BIT(STATUS), "cache/"},
+    {"cache-evictor", BIT(ASSIGNMENT) | BIT(BRAKE) | BIT(STATUS), BIT(BRAKE) | BIT(STATUS),
+     "cache/"},
+    {"failure-detector", BIT(HEALTH), BIT(HEALTH), NULL},
+    {"partition-allocator", BIT(PARTITIONPLAN) | BIT(ASSIGNMENT) | BIT(RETRY) | BIT(STATUS),
+     BIT(PARTITIONPLAN) | BIT(ASSIGNMENT) | BIT(RETRY) | BIT(STATUS) | BIT(ITEM), "indexer/"},
 };
+
+/* An assignment, an item and a retry name their pool. */
+static gboolean is_in_pool(const char *pool, const InvChange *change)
+{
+    gboolean pooled = change->kind == LH_KIND_ASSIGNMENT || change->kind == LH_KIND_RETRY ||
+                      change->kind == LH_KIND_ITEM;
+    return !pooled || (pool != NULL && g_str_has_prefix(change->name, pool));
+}
 
 /* A Status and an event name their writer. */
 static gboolean is_named(const char *controller, const InvChange *change)
@@ -39,7 +51,8 @@ guint inv_rights(const InvChange *change)
     for (guint i = 0; i < G_N_ELEMENTS(rights); i++) {
         guint64 kinds = change->event->is_delete ? rights[i].deletes : rights[i].puts;
         gboolean event = change->kind == LH_KIND_EVENT && !change->event->is_delete;
-        if ((event || (kinds >> change->kind & 1)) && is_named(rights[i].controller, change))
+        if ((event || (kinds >> change->kind & 1)) && is_named(rights[i].controller, change) &&
+            is_in_pool(rights[i].pool, change))
             bits |= 1u << i;
     }
     return bits;

@@ -137,6 +137,10 @@ typedef struct {
     X(evictions, "evictions ordered", 790)                 \
     X(evicted, "assignments ended by an answer", 1200)     \
     X(lost, "assignments ended by a lost node", 3800)      \
+    X(partition_edits, "edits of partitions", 1000)        \
+    X(plans_written, "plans of partitions written", 750)   \
+    X(partitions_taken, "partitions newly taken", 600)     \
+    X(partitions_loaded, "partitions to indexers", 0)      \
     X(registrations, "registrations", 1000)                \
     X(mirror_checks, "mirrors compared", 95000)            \
     X(fold_checks, "indexes folded anew", 610)             \
