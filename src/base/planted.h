@@ -39,7 +39,7 @@
     X(EVICTED_TOO_SOON, "evicted-too-soon", 3, "a node says evicted while it holds the data")      \
     X(WARM_UNCOMPARED, "warm-uncompared", 3, "a registration is written over without comparing")   \
     X(PARTITION_PAST, "partition-past", 3, "an interval of a plan that has begun is replaced")     \
-    X(PARTITION_OVERFULL, "partition-overfull", 3, "what leaves a partition counts as gone")
+    X(PARTITION_OVERFULL, "partition-overfull", 12, "what leaves a partition counts as gone")
 
 typedef enum {
 #define X(name, text, seeds, what) LH_BUG_##name,
