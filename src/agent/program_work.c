@@ -19,6 +19,7 @@
 #include <string.h>
 
 #define MAX_URL_BYTES 2048
+#define END_MS        2000
 #define LATE_MS       1000 /* before an end after the deadline is looked at again */
 
 typedef enum { ON_LOAD, EXEC, ON_EVICT, N_PROGRAMS } Program;
@@ -506,10 +507,26 @@ LhAgentWork *lh_program_work_base(LhProgramWork *work)
     return &work->base;
 }
 
+static void wake(gpointer data)
+{
+    *(LhTimer **)data = NULL;
+}
+
+/* For what has been killed: who waits for this process to end may begin the same work. */
+static void wait_for_ends(LhProgramWork *work)
+{
+    LhTimer *limit = lh_timer_in(work->env, END_MS, wake, &limit);
+    while (work->runs->len > 0 && limit != NULL)
+        g_main_context_iteration(NULL, TRUE);
+    lh_timer_clear(work->env, &limit);
+}
+
 void lh_program_work_free(LhProgramWork *work)
 {
     if (work == NULL)
         return;
+    g_hash_table_remove_all(work->holdings);
+    wait_for_ends(work);
     g_hash_table_unref(work->holdings);
     while (work->runs->len > 0) {
         Run *run = work->runs->pdata[0];

@@ -32,5 +32,5 @@ typedef struct {
 LhProgramWork *lh_program_work_new(LhEnv *env, const LhProgramWorkOptions *options);
 void lh_program_work_set_node(LhProgramWork *work, const char *node); /* "<node name>-<8 hex>" */
 LhAgentWork *lh_program_work_base(LhProgramWork *work);
-/* Kills all that runs, without waiting for its end; accepts NULL. */
+/* Kills all that runs, and waits (2 s at most, on the default main context) for its end; accepts NULL. */
 void lh_program_work_free(LhProgramWork *work);

@@ -168,24 +168,44 @@ static void wait_says(World *world, const char *node, const char *task, const ch
     world_wait(world, says, wanted, "%s says %s", name, state);
 }
 
+static gboolean has_node(World *world, gpointer data)
+{
+    return lh_mirror_count(world->mirror, LH_KIND_NODE) > 0;
+}
+
+/* The only node of the pool; g_free. */
+static char *only_node(World *world, const char *pool)
+{
+    g_autofree char *below = g_strdup_printf("actual/nodes/%s/", pool);
+
+    world_wait(world, has_node, NULL, "a node is registered");
+    g_autoptr(GPtrArray) nodes = world_range(world, below);
+    assert_int_equal(nodes->len, 1);
+    return g_strdup(((const Kv *)nodes->pdata[0])->key + strlen(below));
+}
+
 static gboolean is_gone(World *world, gpointer node)
 {
     return world_get(world, LH_KIND_NODE, "recovery/%s", (const char *)node) == NULL;
 }
 
+static gint by_text(gconstpointer a, gconstpointer b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Every run that there was, in the order of the items. */
 static void check_runs(World *world, const char *expected)
 {
     g_autofree char *runs = content(world, "runs");
     g_auto(GStrv) lines = g_strsplit(runs, "\n", -1);
-    GString *sorted = g_string_new(NULL);
+    g_autoptr(GString) sorted = g_string_new(NULL);
 
-    g_qsort_with_data(lines, (int)g_strv_length(lines), sizeof *lines,
-                      (GCompareDataFunc)(void (*)(void))g_strcmp0, NULL);
+    qsort(lines, g_strv_length(lines), sizeof *lines, by_text);
     for (guint i = 0; lines[i] != NULL; i++)
         if (*lines[i] != '\0')
             g_string_append_printf(sorted, "%s\n", lines[i]);
-    g_autofree char *text = g_string_free(sorted, FALSE);
-    assert_string_equal(text, expected);
+    assert_string_equal(sorted->str, expected);
 }
 
 /* ---- who works when ---- */
@@ -341,9 +361,7 @@ static void done_is_not_lost_with_the_agent(void **state)
     const LhItem *item;
 
     /* Its order is written by hand, and nobody is there to take the answer. */
-    g_autoptr(GPtrArray) nodes = world_range(world, "actual/nodes/recovery/");
-    assert_int_equal(nodes->len, 1);
-    const char *node = strrchr(((const Kv *)nodes->pdata[0])->key, '/') + 1;
+    g_autofree char *node = only_node(world, "recovery");
     proc_kill(manager);
     publish(world, "t", world->now_ms);
     g_autofree char *order = g_strdup_printf("decided/assignments/recovery/%s/t", node);
@@ -484,8 +502,7 @@ static void an_indexer_is_held(void **state)
     const char *const extra[] = {"--exec", exec, NULL};
     Proc *agent = agent_start(world,
                               &(AgentOptions){.name = "i-1", .pool = "indexer", .extra = extra});
-    g_autoptr(GPtrArray) nodes = world_range(world, "actual/nodes/indexer/");
-    const char *node = strrchr(((const Kv *)nodes->pdata[0])->key, '/') + 1;
+    g_autofree char *node = only_node(world, "indexer");
     g_autofree char *order = g_strdup_printf("decided/assignments/indexer/%s/p1", node);
     g_autofree char *item = g_strdup_printf("actual/items/indexer/%s/p1", node);
 

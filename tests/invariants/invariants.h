@@ -30,6 +30,7 @@
     X(PROTOCOL, protocol, "protocol")    \
     X(ADMISSION, admission, "admission") \
     X(HEALTH, health, "health")          \
+    X(EXCLUSIVE, exclusive, "exclusive") \
     X(PARTITIONS, partitions, "partitions")
 
 typedef enum {
@@ -95,16 +96,19 @@ typedef struct {
     gpointer data; /* fail's */
 } InvOptions;
 
-#define INV_COUNTERS(X)                             \
-    X(fenced_commits, "commits under a fence")      \
-    X(epochs, "epochs that wrote")                  \
-    X(loads, "loads ordered")                       \
-    X(moved_back, "items back on a returned node")  \
-    X(evictions, "evictions ordered")               \
-    X(evicted, "assignments ended by an answer")    \
-    X(lost, "assignments ended by a lost node")     \
-    X(plans_written, "plans of partitions written") \
-    X(partitions_taken, "partitions newly taken")   \
+#define INV_COUNTERS(X)                              \
+    X(fenced_commits, "commits under a fence")       \
+    X(epochs, "epochs that wrote")                   \
+    X(loads, "loads ordered")                        \
+    X(moved_back, "items back on a returned node")   \
+    X(evictions, "evictions ordered")                \
+    X(evicted, "assignments ended by an answer")     \
+    X(lost, "assignments ended by a lost node")      \
+    X(tasks_begun, "recovery tasks assigned")        \
+    X(tasks_done, "recovery tasks retired")          \
+    X(tasks_lost, "exclusive items of failed nodes") \
+    X(plans_written, "plans of partitions written")  \
+    X(partitions_taken, "partitions newly taken")    \
     X(partitions_loaded, "partitions to indexers")
 
 typedef struct {
@@ -141,7 +145,7 @@ typedef struct {
     GHashTable *sizes;   /* node name → LhNode: its last registration, also one that is gone */
     GHashTable *gone_ms; /* node → gint64, since when its registration may have been gone */
     GHashTable *cordoned_ms; /* node name → gint64, by when it was */
-    GHashTable *edited_ms;   /* Accepted of a service → gint64, when it changed last */
+    GHashTable *edited_ms;   /* Accepted of a service → gint64, its last edit of throughput */
     GHashTable *ids;         /* every node that was ever registered */
     GHashTable *epochs;      /* "controller/epoch" that wrote */
     GArray *ordered_ms;      /* gint64: evictions outside a confirmed Brake */
@@ -169,10 +173,16 @@ InvChange inv_restored_key(Inv *inv, const LhKv *kv);
 
 /* ---- questions ---- */
 
+/* Of an assignment, an item, a retry: whether it is of the cache pool, where an item may be on a node that
+ * is gone and on another; else the pool is exclusive. */
+static inline gboolean inv_is_cache(const char *name)
+{
+    return g_str_has_prefix(name, INV_POOL "/");
+}
+
 const LhObject *inv_get(const Inv *inv, LhKind kind, const char *name);
 const LhObject *inv_node(const Inv *inv, const char *node); /* its registration */
-/* FALSE: there is no such place in the pool cache. */
-gboolean inv_place(const char *assignment, InvPlace *out);
+gboolean inv_place(const char *assignment, InvPlace *out);  /* FALSE: there is no such place */
 void inv_place_clear(InvPlace *place);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(InvPlace, inv_place_clear)
 InvUse inv_use(const Inv *inv, const char *host);

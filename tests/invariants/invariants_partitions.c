@@ -1,9 +1,8 @@
 /*
- * Plans of partitions and what lies on the indexers. A plan's intervals leave no gap and do not overlap (its
+ * Plans of partitions. A plan's intervals leave no gap and do not overlap (its
  * value says so, or is no plan), what has begun stays as it was but for an end that lies ahead, at most one
  * interval has not begun. What a plan newly takes has room for it beside all that the other plans, as they
- * stand at this commit, put there until their cut-over; what a dedicated service has, it has alone. No partition
- * is on two indexers, and none is taken from one without its answer or its failure.
+ * stand at this commit, put there until their cut-over; what a dedicated service has, it has alone.
  *
  * Throughputs are people's and may change while a plan is on its way: a partition is only judged when nothing
  * accepted of its services has changed lately.
@@ -12,7 +11,6 @@
 
 #include <string.h>
 
-#define POOL     "indexer/"
 #define MOST     (G_GINT64_CONSTANT(1) << 45) /* bytes per second: more counts as this */
 #define STALE_MS 60000 /* by then every leader that may act has seen an edit */
 #define DAY_MS   (24 * 3600 * G_GINT64_CONSTANT(1000))
@@ -238,67 +236,12 @@ static void check_deleted(Inv *inv, const InvChange *change)
         SAY("%s was deleted while it had partitions", change->key);
 }
 
-/* ---- indexers ---- */
-
-static void check_alone(Inv *inv, const InvChange *change)
-{
-    g_autofree char *item = lh_name_part(change->name, 2);
-    g_autofree char *tail = g_strconcat("/", item, NULL);
-    GHashTableIter iter;
-    gpointer key;
-    g_hash_table_iter_init(&iter, inv->kinds[LH_KIND_ASSIGNMENT]);
-    while (g_hash_table_iter_next(&iter, &key, NULL))
-        if (g_str_has_prefix(key, POOL) && g_str_has_suffix(key, tail) &&
-            strcmp(key, change->name) != 0)
-            SAY("%s and %s: a partition on two indexers", change->key, (const char *)key);
-}
-
-static void check_load(Inv *inv, const InvCommit *commit, const InvChange *change)
-{
-    g_autofree char *id = lh_name_part(change->name, 1);
-    g_autofree char *name = g_strconcat(POOL, id, NULL);
-    const LhObject *node = inv_get(inv, LH_KIND_NODE, name);
-    inv->counters.partitions_loaded++;
-    if (node == NULL)
-        SAY("%s: its indexer is not registered", change->key);
-    else if (!inv_relied_on(inv, INV_PARTITIONS, commit, LH_KIND_NODE, name, node->mod_rev))
-        SAY("%s: its indexer's registration was not compared", change->key);
-}
-
-static gboolean answered(const Inv *inv, const InvChange *change)
-{
-    const LhItem *item = (const LhItem *)inv_get(inv, LH_KIND_ITEM, change->name);
-    return item != NULL && lh_object_known(&item->o) &&
-           item->assignment == change->before->mod_rev &&
-           (item->state == LH_ITEM_EVICTED || item->state == LH_ITEM_FAILED ||
-            item->state == LH_ITEM_DONE);
-}
-
-static void check_end(Inv *inv, const InvChange *change)
-{
-    g_autofree char *id = lh_name_part(change->name, 1);
-    g_autofree char *name = g_strconcat(POOL, id, NULL);
-    const LhHealth *health = (const LhHealth *)inv_get(inv, LH_KIND_HEALTH, name);
-    if (!lh_object_known(change->before) || answered(inv, change))
-        return;
-    if (inv_get(inv, LH_KIND_NODE, name) != NULL || health == NULL ||
-        !lh_object_known(&health->o) || health->state != LH_HEALTH_FAILED)
-        SAY("%s was taken away without an answer, and its indexer has not failed", change->key);
-}
-
 /* ---- the group ---- */
-
-static gboolean is_ours(const InvChange *change)
-{
-    return change->kind == LH_KIND_ASSIGNMENT && g_str_has_prefix(change->name, POOL);
-}
 
 static void on_commit(Inv *inv, const InvCommit *commit)
 {
     for (guint i = 0; i < commit->n && commit->by == INV_BY_MANAGER; i++) {
         const InvChange *change = &commit->changes[i];
-        if (is_ours(change) && change->after == NULL)
-            check_end(inv, change);
         if (change->kind == LH_KIND_PARTITIONPLAN && change->after == NULL)
             check_deleted(inv, change);
     }
@@ -318,11 +261,9 @@ static void after(Inv *inv, const InvCommit *commit)
             check_history(inv, commit, change);
             check_room(inv, commit, change);
         }
-        if (is_ours(change) && change->before == NULL) {
-            inv_did(inv, INV_PARTITIONS);
-            check_load(inv, commit, change);
-            check_alone(inv, change);
-        }
+        if (change->kind == LH_KIND_ASSIGNMENT && change->before == NULL &&
+            g_str_has_prefix(change->name, "indexer/"))
+            inv->counters.partitions_loaded++; /* judged by invariants_exclusive.c */
     }
 }
 

@@ -234,17 +234,12 @@ static void check_end(Inv *inv, const InvCommit *commit, const InvChange *change
     check_grace(inv, commit, change, &place);
 }
 
-/* Other pools have rules of their own. */
-static gboolean is_ours(const InvChange *change)
-{
-    return change->kind == LH_KIND_ASSIGNMENT && g_str_has_prefix(change->name, INV_POOL "/");
-}
-
 static void on_commit(Inv *inv, const InvCommit *commit)
 {
     for (guint i = 0; i < commit->n && commit->by == INV_BY_MANAGER; i++) {
         const InvChange *change = &commit->changes[i];
-        if (is_ours(change) && change->event->is_delete)
+        if (change->kind == LH_KIND_ASSIGNMENT && change->event->is_delete &&
+            inv_is_cache(change->name))
             check_end(inv, commit, change);
     }
 }
@@ -257,9 +252,9 @@ static void after(Inv *inv, const InvCommit *commit)
         return;
     for (guint i = 0; i < commit->n && commit->by == INV_BY_MANAGER; i++) {
         const InvChange *change = &commit->changes[i];
-        if (!is_ours(change) || change->after == NULL)
+        if (change->kind != LH_KIND_ASSIGNMENT || change->after == NULL)
             continue;
-        if (change->before == NULL && lh_object_known(change->after))
+        if (change->before == NULL && lh_object_known(change->after) && inv_is_cache(change->name))
             check_load(inv, commit, change);
         check_alone(inv, change->name);
     }

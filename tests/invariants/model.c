@@ -130,11 +130,7 @@ static void note_settings(Inv *inv, const InvChange *change)
 
 gboolean inv_place(const char *assignment, InvPlace *out)
 {
-    *out = (InvPlace){NULL, NULL, NULL};
-    if (!g_str_has_prefix(assignment, INV_POOL "/"))
-        return FALSE;
-    out->node = lh_name_part(assignment, 1);
-    out->item = lh_name_part(assignment, 2);
+    *out = (InvPlace){lh_name_part(assignment, 1), lh_name_part(assignment, 2), NULL};
     if (out->node != NULL && out->item != NULL)
         out->host = lh_node_name_of(out->node);
     return out->host != NULL;

@@ -18,9 +18,11 @@ static const struct {
      BIT(ASSIGNMENT) | BIT(RETRY) | BIT(REPLICA) | BIT(STATUS), "cache/"},
     {"cache-evictor", BIT(ASSIGNMENT) | BIT(BRAKE) | BIT(STATUS), BIT(BRAKE) | BIT(STATUS),
      "cache/"},
-    {"failure-detector", BIT(HEALTH), BIT(HEALTH), NULL},
+    {"recovery-assigner", BIT(ASSIGNMENT) | BIT(RETRY) | BIT(STATUS),
+     BIT(ASSIGNMENT) | BIT(RETRY) | BIT(STATUS) | BIT(RECOVERYTASK) | BIT(ITEM), "recovery/"},
     {"partition-allocator", BIT(PARTITIONPLAN) | BIT(ASSIGNMENT) | BIT(RETRY) | BIT(STATUS),
      BIT(PARTITIONPLAN) | BIT(ASSIGNMENT) | BIT(RETRY) | BIT(STATUS) | BIT(ITEM), "indexer/"},
+    {"failure-detector", BIT(HEALTH), BIT(HEALTH), NULL},
 };
 
 /* An assignment, an item and a retry name their pool. */

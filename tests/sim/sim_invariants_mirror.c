@@ -154,14 +154,14 @@ void sim_check_fold(SimProcess *process)
         return;
     if (process->timeline == fake_etcd_timeline(sim->server))
         compare_mirror(process);
-    sim->counters.fold_checks++;
-    const LhIndexType *type = NULL; /* of @anew: neighbours share it */
+    const LhIndexType *type = NULL;
     gpointer anew = NULL;
+    sim->counters.fold_checks++;
     for (guint i = 0; controllers[i] != NULL; i++) {
         LhPlanContext context;
         gconstpointer index = lh_runtime_index(process->runtime, controllers[i], &context);
         if (controllers[i]->index != type) {
-            if (anew != NULL)
+            if (type != NULL)
                 type->free(anew);
             type = controllers[i]->index;
             anew = fold_anew(process->mirror, type);
@@ -172,6 +172,5 @@ void sim_check_fold(SimProcess *process)
             sim_fail(sim, FOLD_GROUP, "%s, %s: the plans differ\n  grown   %s\n  rebuilt %s",
                      process->client, controllers[i]->name, grown, rebuilt);
     }
-    if (anew != NULL)
-        type->free(anew);
+    type->free(anew);
 }

@@ -411,10 +411,11 @@ static void scatter_junk(Sim *sim)
         "events/x",
     };
     static const LhKind kinds[] = {
-        LH_KIND_SERVICE, LH_KIND_SETTINGS, LH_KIND_SNAPSHOT,   LH_KIND_ACCEPTED,
-        LH_KIND_REPLICA, LH_KIND_RETRY,    LH_KIND_ASSIGNMENT, LH_KIND_HEALTH,
-        LH_KIND_BRAKE,   LH_KIND_STATUS,   LH_KIND_NODE,       LH_KIND_ITEM,
-        LH_KIND_SEARCH,  LH_KIND_LEADER,   LH_KIND_EVENT,      LH_KIND_PARTITIONPLAN,
+        LH_KIND_SERVICE,       LH_KIND_SETTINGS, LH_KIND_SNAPSHOT,   LH_KIND_ACCEPTED,
+        LH_KIND_REPLICA,       LH_KIND_RETRY,    LH_KIND_ASSIGNMENT, LH_KIND_HEALTH,
+        LH_KIND_BRAKE,         LH_KIND_STATUS,   LH_KIND_NODE,       LH_KIND_ITEM,
+        LH_KIND_SEARCH,        LH_KIND_LEADER,   LH_KIND_EVENT,      LH_KIND_RECOVERYTASK,
+        LH_KIND_PARTITIONPLAN,
     };
     if (sim_chance(sim, 20)) {
         put_junk(sim, strange[sim_below(sim, G_N_ELEMENTS(strange))]);
@@ -487,7 +488,7 @@ static void uncordon(Sim *sim, SimProcess *process, const char *key, gint64 numb
 static void cordon(Sim *sim)
 {
     const SimProcess *process = sim_any_process(sim, FALSE, TRUE);
-    g_autofree char *key = g_strdup_printf("desired/nodepolicies/" LH_SIM_POOL "/%s",
+    g_autofree char *key = g_strdup_printf("desired/nodepolicies/%s/%s", process->pool,
                                            process->name);
     if (sim_kv(sim, key) != NULL)
         return;
@@ -551,6 +552,7 @@ const SimActivity sim_people[] = {
     {"retire", 60000, 0, retire},
     {"junk", 9000, 0, scatter_junk},
     {"cordon", 90000, 0, cordon},
+    {"recover", 12000, 1, sim_people_recover},
     {"attend", 15000, 1, attend},
     {NULL, 0, 0, NULL},
 };
