@@ -88,6 +88,8 @@ typedef struct {
 } LhSettings;
 
 /* True when a controller of this name has Settings (the table of CONTRACT.md, plus admission). */
+/* The Settings that are for all controllers: only `paused`. */
+#define LH_SETTINGS_ALL "all"
 gboolean lh_settings_known(const char *controller);
 /* The fields that @controller's Settings may hold; NULL: no such controller. */
 const LhField *lh_settings_fields(const char *controller);

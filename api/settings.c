@@ -56,6 +56,7 @@ static const char *const on_failures[] = {"keep", "evict", NULL};
         LH_FIELD(STR, LhSettings, probe_path, "probePath", 0, 1, 1024, "\"/get_health_status\""), \
         LH_FIELD_SUB(ENUM, LhSettings, on_failure, "onFailure", 0, 0, 0, "\"evict\"", on_failures)
 
+static const LhField all[] = {BOOLEAN(paused, "paused", NULL), LH_FIELDS_END};
 static const LhField common[] = {COMMON, LH_FIELDS_END};
 static const LhField replica_creator[] = {COMMON, DEBOUNCE("\"2s\""), LH_FIELDS_END};
 static const LhField cache_assigner[] = {
@@ -85,6 +86,7 @@ static const struct {
     const char *name;
     const LhField *fields;
 } controllers[] = {
+    {LH_SETTINGS_ALL, all},
     {"admission", common},
     {"replica-creator", replica_creator},
     {"cache-assigner", cache_assigner},

@@ -3,7 +3,8 @@
  *
  * A valid desired object is copied to decided/accepted/ with the revision that it speaks of; an invalid
  * one leaves the last good copy in force. Says Valid=True or False in the Status of every desired object,
- * and Valid=False in that of a snapshot that may not be used. Never writes what a person wrote.
+ * and Valid=False in that of a snapshot that may not be used. Never writes what a person wrote. While it
+ * is paused it still takes Settings, or nobody could end the pause.
  */
 #include "base/planted.h"
 #include "controllers/fleet.h"
@@ -125,16 +126,21 @@ static void plan_snapshot(const LhFleet *fleet, const LhFleetSnapshot *snapshot,
 static void admission_plan(gconstpointer index, const LhPlanContext *context, LhPlan *plan)
 {
     const LhFleet *fleet = index;
+    gboolean paused = lh_controller_paused(&lh_admission, index);
     GTreeNode *node;
 
     for (node = g_tree_node_first(fleet->admit_todo); node != NULL; node = g_tree_node_next(node)) {
+        const LhFleetSubject *subject = lh_tree_record(node);
+        if (paused && subject->kind != LH_KIND_SETTINGS)
+            continue;
         if (lh_plan_groups(plan) >= context->max_groups) {
             plan->more = TRUE;
             return;
         }
-        plan_subject(fleet, lh_tree_record(node), context, plan);
+        plan_subject(fleet, subject, context, plan);
     }
-    for (node = g_tree_node_first(fleet->valid_todo); node != NULL; node = g_tree_node_next(node)) {
+    for (node = paused ? NULL : g_tree_node_first(fleet->valid_todo); node != NULL;
+         node = g_tree_node_next(node)) {
         if (lh_plan_groups(plan) >= context->max_groups) {
             plan->more = TRUE;
             return;
@@ -155,4 +161,5 @@ const LhController lh_admission = {
              LH_KIND_BIT(LH_KIND_RECOVERYTASK),
     .plan = admission_plan,
     .settings = lh_fleet_settings_of,
+    .plans_paused = TRUE,
 };

@@ -141,6 +141,12 @@ static void take_evicted(Round *round, const LhFleetAssignment *assignment)
     lh_plan_end(round->plan);
 }
 
+/* Its node did not get it loaded, and cluster-monitor ended that. */
+static gboolean taken_back(const LhFleetAssignment *assignment)
+{
+    return strcmp(((const LhAssignment *)assignment->object)->rule, LH_RULE_STUCK_LOADING) == 0;
+}
+
 static gint64 retry_delay_ms(gint64 attempt)
 {
     return MIN(RETRY_CAP_MS, (gint64)RETRY_FIRST_MS << MIN(attempt - 1, 10));
@@ -150,11 +156,14 @@ static void take_failed(Round *round, const LhFleetAssignment *assignment)
 {
     const LhFleetReplica *replica = assignment->replica;
     const LhItem *item = (const LhItem *)assignment->item;
+    gboolean stuck = lh_fleet_load(assignment) == NULL;
     const LhRetry *before = (const LhRetry *)replica->retry;
     g_autofree char *name = g_strconcat(LH_POOL_CACHE "/", replica->name, NULL);
     gboolean counts = before != NULL && lh_object_known(&before->o) &&
                       !lh_fleet_retry_void(replica);
-    const char *message = item->message == NULL ? "the node gave no reason" : item->message;
+    const char *message = stuck                   ? "it was loading for longer than stuckLoading"
+                          : item->message == NULL ? "the node gave no reason"
+                                                  : item->message;
     LhRetry retry = {.attempt = (counts ? before->attempt : 0) + 1, .message = message};
 
     retry.node = assignment->node->host->name;
@@ -308,10 +317,11 @@ static void plan_todo(Round *round, const LhFleetReplica *replica)
             continue;
         if (lh_fleet_node_gone(assignment->node))
             take_lost(round, assignment);
-        else if (lh_fleet_load(assignment) != NULL &&
-                 (answer == LH_ITEM_FAILED || answer == LH_ITEM_EVICTED || answer == LH_ITEM_DONE))
+        else if (answer != LH_ITEM_FAILED && answer != LH_ITEM_EVICTED && answer != LH_ITEM_DONE)
+            continue;
+        else if (lh_fleet_load(assignment) != NULL || taken_back(assignment))
             take_failed(round, assignment);
-        else if (answer == LH_ITEM_FAILED || answer == LH_ITEM_EVICTED || answer == LH_ITEM_DONE)
+        else
             take_evicted(round, assignment);
     }
     if (replica->retry != NULL &&

@@ -5,6 +5,10 @@
 
 #include "controllers/fleet.h"
 
+/* cluster-monitor's rule for what it takes back from a node that does not get it loaded: such an evict
+ * ends like a load that failed. */
+#define LH_RULE_STUCK_LOADING "stuck-loading"
+
 /* "its window is over", "its service was deleted" …; static storage. */
 const char *lh_cache_fate_text(const LhFate *fate);
 

@@ -103,7 +103,7 @@ void lh_explain_plans(const LhIndexType *type, gconstpointer index, const LhPlan
         if ((*c)->index != type)
             continue;
         g_autoptr(LhPlan) plan = lh_plan_new(TRUE);
-        gboolean paused = (*c)->settings(index, (*c)->name)->paused;
+        gboolean paused = lh_controller_paused(*c, index);
         (*c)->plan(index, context, plan);
         for (guint i = 0; i < plan->notes->len; i++) {
             const LhPlanNote *note = &g_array_index(plan->notes, LhPlanNote, i);

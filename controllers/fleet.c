@@ -251,6 +251,7 @@ static void fold_service(LhFleet *fleet, const char *name, const LhObject *objec
                                        (service->desired == NULL) != (object == NULL));
 
     lh_fleet_hold(is_accepted ? &service->accepted : &service->desired, object);
+    lh_fleet_touch_counts(fleet, service);
     if (matters)
         lh_fleet_touch_service(fleet, service);
     lh_fleet_drop_service(fleet, service);
@@ -444,6 +445,7 @@ static gboolean item_matters(const LhObject *before, const LhObject *after)
     if (before == NULL || after == NULL || !lh_object_known(before) || !lh_object_known(after))
         return TRUE;
     return ((const LhItem *)before)->state != ((const LhItem *)after)->state ||
+           ((const LhItem *)before)->since != ((const LhItem *)after)->since ||
            ((const LhItem *)before)->assignment != ((const LhItem *)after)->assignment;
 }
 
@@ -543,6 +545,24 @@ static void count_described(LhFleet *fleet, const char *subject, int delta)
         g_hash_table_insert(fleet->described, g_strdup(subject), GINT_TO_POINTER(n));
 }
 
+/* What cluster-monitor said of an item or a service. */
+static void fold_monitored(LhFleet *fleet, LhKind kind, const char *subject, const char *name,
+                           const LhObject *after)
+{
+    if (kind == LH_KIND_REPLICA || kind == LH_KIND_RECOVERYTASK || kind == LH_KIND_PARTITION ||
+        kind == LH_KIND_SEED) {
+        if (after == NULL)
+            g_tree_remove(fleet->stuck_said, subject);
+        else
+            g_tree_replace(fleet->stuck_said, g_strdup(subject), lh_object_ref(after));
+    } else if (kind == LH_KIND_SERVICE) {
+        LhFleetService *service = lh_fleet_service(fleet, name);
+        lh_fleet_hold(&service->counted, after);
+        lh_fleet_touch_counts(fleet, service);
+        lh_fleet_drop_service(fleet, service);
+    }
+}
+
 /* Who has written a Status must see it, so as not to write it again. */
 static gboolean fold_status(LhFleet *fleet, const LhObject *before, const LhObject *after)
 {
@@ -558,6 +578,8 @@ static gboolean fold_status(LhFleet *fleet, const LhObject *before, const LhObje
     count_described(fleet, subject_key, (after != NULL) - (before != NULL));
     if (!lh_subject_split(subject_key, &kind, &rest))
         return FALSE;
+    if (strcmp(last + 1, "cluster-monitor") == 0)
+        fold_monitored(fleet, kind, subject_key, rest, after);
     if (kind == LH_KIND_SNAPSHOT) {
         LhFleetSnapshot *snapshot = lh_fleet_snapshot(fleet, rest);
         lh_fleet_touch_snapshot(fleet, snapshot);
@@ -640,7 +662,8 @@ static void free_records(LhFleet *fleet)
     g_hash_table_unref(fleet->table)
 
     FREE_EACH(services, LhFleetService, lh_object_unref(r->desired); lh_object_unref(r->accepted);
-              g_ptr_array_unref(r->snapshots); g_hash_table_unref(r->orphans); g_free(r->name));
+              lh_object_unref(r->counted); g_ptr_array_unref(r->snapshots);
+              g_hash_table_unref(r->orphans); g_free(r->name));
     FREE_EACH(replicas, LhFleetReplica, lh_object_unref(r->object); lh_object_unref(r->retry);
               g_clear_pointer(&r->assignments, g_ptr_array_unref); g_free(r->name));
     FREE_EACH(assignments, LhFleetAssignment, lh_object_unref(r->object); lh_object_unref(r->item);

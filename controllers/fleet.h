@@ -37,6 +37,9 @@ struct LhFleetService {
     const LhObject *accepted; /* Accepted or unknown, NULL: none */
     GPtrArray *snapshots;     /* LhFleetSnapshot, in no order */
     GHashTable *orphans;      /* set of LhFleetReplica that name it and whose snapshot is gone */
+    guint replicas, live;     /* of all that stand for its data, and of them those that are live */
+    const LhObject *counted;  /* cluster-monitor's Status of it, with these counts; NULL: none */
+    gboolean count_todo;      /* in LhFleet.count_todo */
 };
 
 /* There may be a million that nothing is to be done about: 48 bytes. */
@@ -80,8 +83,10 @@ struct LhFleetReplica {
     GPtrArray *assignments;  /* LhFleetAssignment; NULL when there are none */
     const char *set;         /* atom or NULL */
     LhFate fate;
-    guint8 in;        /* LH_IN_… bits: the sets that it is in */
-    gint64 sort_time; /* of waiting: the snapshot's endTime */
+    guint8 in; /* LH_IN_… bits: the sets that it is in */
+    gboolean counted_live;
+    LhFleetService *counted_in; /* whose counts it is in; NULL: none */
+    gint64 sort_time;           /* of waiting: the snapshot's endTime */
 };
 
 enum {
@@ -90,6 +95,15 @@ enum {
     LH_IN_DUE_FREE = 1 << 2,
     LH_IN_TODO = 1 << 3,
 };
+
+/* What it should not be for long, for cluster-monitor. */
+typedef enum {
+    LH_WATCH_NONE,
+    LH_WATCH_ASSIGNED, /* no answer to its load */
+    LH_WATCH_LOADING,
+    LH_WATCH_EVICTING, /* no end of its eviction */
+    LH_WATCH_ZOMBIE,   /* an item without an assignment */
+} LhFleetWatch;
 
 struct LhFleetAssignment {
     const LhObject *object; /* Assignment, unknown or NULL (an item alone) */
@@ -102,6 +116,8 @@ struct LhFleetAssignment {
     gint64 items;
     gboolean restored, loading, evicting;
     gboolean unsized; /* neither it nor its snapshot says how many bytes: bytes is 0 */
+    LhFleetWatch watch;
+    gint64 watch_ms; /* since when: its order, or of a zombie what its node says */
 };
 
 struct LhFleetNode {
@@ -165,6 +181,9 @@ typedef struct {
     GTree *todo;         /* LhFleetReplica by name: answers, lost nodes, retries to look at */
     GTree *admit_todo;   /* LhFleetSubject by key */
     GTree *health_todo;  /* LhFleetPresence by key */
+    GTree *unsettled;    /* LhFleetAssignment with a watch, the longest first */
+    GTree *count_todo;   /* LhFleetService by name: its Status says other counts */
+    GTree *stuck_said;   /* "<plural>/<name>" of an item -> cluster-monitor's Status (reference) */
 
     LhPlaces *places; /* the hosts that take work */
 

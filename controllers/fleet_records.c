@@ -45,8 +45,10 @@ LhFleetService *lh_fleet_service(LhFleet *fleet, const char *name)
 void lh_fleet_drop_service(LhFleet *fleet, LhFleetService *service)
 {
     if (service->desired != NULL || service->accepted != NULL || service->snapshots->len != 0 ||
+        service->replicas != 0 || service->counted != NULL ||
         g_hash_table_size(service->orphans) != 0)
         return;
+    g_assert(!service->count_todo);
     g_hash_table_remove(fleet->services, service->name);
     g_ptr_array_unref(service->snapshots);
     g_hash_table_unref(service->orphans);
@@ -91,12 +93,14 @@ void lh_fleet_link_service(LhFleet *fleet, LhFleetSnapshot *snapshot, const char
         g_ptr_array_remove_index_fast(old->snapshots, snapshot->service_slot);
         last->service_slot = snapshot->service_slot;
         snapshot->service = NULL;
+        lh_fleet_touch_counts(fleet, old);
         lh_fleet_drop_service(fleet, old);
     }
     if (service_name != NULL) {
         snapshot->service = lh_fleet_service(fleet, service_name);
         snapshot->service_slot = snapshot->service->snapshots->len;
         g_ptr_array_add(snapshot->service->snapshots, snapshot);
+        lh_fleet_touch_counts(fleet, snapshot->service);
     }
 }
 
@@ -154,7 +158,7 @@ void lh_fleet_drop_replica(LhFleet *fleet, LhFleetReplica *replica)
     if (replica->object != NULL || replica->retry != NULL || replica->assignments != NULL ||
         (replica->in & LH_IN_TODO) != 0)
         return;
-    g_assert(replica->in == 0 && replica->service == NULL);
+    g_assert(replica->in == 0 && replica->service == NULL && replica->counted_in == NULL);
     g_hash_table_remove(fleet->replicas, replica->name);
     remove_fast(&snapshot->replicas, replica);
     g_free(replica->name);

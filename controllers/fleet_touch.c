@@ -58,6 +58,27 @@ static gint by_presence(gconstpointer a, gconstpointer b, gpointer data)
     return strcmp(((const LhFleetPresence *)a)->key, ((const LhFleetPresence *)b)->key);
 }
 
+static gint by_watch(gconstpointer a, gconstpointer b, gpointer data)
+{
+    const LhFleetAssignment *left = a, *right = b;
+    gint order = compare_i64(left->watch_ms, right->watch_ms);
+
+    (void)data;
+    return order != 0 ? order : strcmp(left->key, right->key);
+}
+
+static gint by_service_name(gconstpointer a, gconstpointer b, gpointer data)
+{
+    (void)data;
+    return strcmp(((const LhFleetService *)a)->name, ((const LhFleetService *)b)->name);
+}
+
+static gint by_text(gconstpointer a, gconstpointer b, gpointer data)
+{
+    (void)data;
+    return strcmp(a, b);
+}
+
 void lh_fleet_trees_init(LhFleet *fleet)
 {
     fleet->create_todo = g_ptr_array_new();
@@ -70,6 +91,9 @@ void lh_fleet_trees_init(LhFleet *fleet)
     fleet->todo = g_tree_new_full(by_replica_name, NULL, NULL, NULL);
     fleet->admit_todo = g_tree_new_full(by_subject, NULL, NULL, NULL);
     fleet->health_todo = g_tree_new_full(by_presence, NULL, NULL, NULL);
+    fleet->unsettled = g_tree_new_full(by_watch, NULL, NULL, NULL);
+    fleet->count_todo = g_tree_new_full(by_service_name, NULL, NULL, NULL);
+    fleet->stuck_said = g_tree_new_full(by_text, NULL, g_free, (GDestroyNotify)lh_object_unref);
 }
 
 void lh_fleet_trees_clear(LhFleet *fleet)
@@ -84,6 +108,9 @@ void lh_fleet_trees_clear(LhFleet *fleet)
     g_tree_unref(fleet->todo);
     g_tree_unref(fleet->admit_todo);
     g_tree_unref(fleet->health_todo);
+    g_tree_unref(fleet->unsettled);
+    g_tree_unref(fleet->count_todo);
+    g_tree_unref(fleet->stuck_said);
 }
 
 /* Returns @want. */
@@ -262,6 +289,56 @@ static void set_order(LhFleet *fleet, LhFleetReplica *replica, gint64 sort_time,
     replica->fate = fate;
 }
 
+/* ---- what a service has, for its Status ---- */
+
+static gboolean counts_differ(const LhFleetService *service)
+{
+    const LhStatus *said = (const LhStatus *)service->counted;
+
+    if (said == NULL)
+        return service->desired != NULL;
+    if (!lh_object_known(&said->o))
+        return FALSE; /* nothing is written over it */
+    return service->desired == NULL || said->observed_revision != service->desired->mod_rev ||
+           said->snapshots != service->snapshots->len ||
+           said->replicas_desired != service->replicas || said->replicas_live != service->live;
+}
+
+void lh_fleet_touch_counts(LhFleet *fleet, LhFleetService *service)
+{
+    service->count_todo = set_member(fleet->count_todo, service, service->count_todo,
+                                     counts_differ(service));
+}
+
+/* Into the counts of the service whose data it stands for, and out of another's. */
+static void count_replica(LhFleet *fleet, LhFleetReplica *replica)
+{
+    gboolean known = replica->object != NULL && lh_object_known(replica->object);
+    LhFleetService *of = replica->snapshot->service != NULL ? replica->snapshot->service
+                                                            : replica->service;
+    LhFleetService *old = replica->counted_in, *in = known ? of : NULL;
+    gboolean live = in != NULL && is_live(replica);
+
+    if (in == old && live == replica->counted_live)
+        return;
+    if (in != NULL) {
+        in->replicas++;
+        in->live += live ? 1 : 0;
+    }
+    if (old != NULL) {
+        old->replicas--;
+        old->live -= replica->counted_live ? 1 : 0;
+    }
+    replica->counted_in = in;
+    replica->counted_live = live;
+    if (in != NULL)
+        lh_fleet_touch_counts(fleet, in);
+    if (old != NULL && old != in) {
+        lh_fleet_touch_counts(fleet, old);
+        lh_fleet_drop_service(fleet, old);
+    }
+}
+
 void lh_fleet_touch_replica(LhFleet *fleet, LhFleetReplica *replica)
 {
     const LhSnapshot *snapshot = lh_fleet_snapshot_object(replica->snapshot);
@@ -269,6 +346,7 @@ void lh_fleet_touch_replica(LhFleet *fleet, LhFleetReplica *replica)
     gboolean free, ends;
 
     lh_fleet_link_orphan(fleet, replica, orphan_service(replica));
+    count_replica(fleet, replica);
     set_order(fleet, replica, snapshot == NULL ? 0 : snapshot->end_time, fate_of(replica));
     replica->set = object != NULL && lh_object_known(replica->object) ? object->set : NULL;
     free = !assigned(replica);
@@ -442,9 +520,48 @@ static void recount(LhFleet *fleet, LhFleetAssignment *assignment)
     fleet->evicting_items += assignment->evicting;
 }
 
+static LhFleetWatch watch_of(const LhFleetAssignment *assignment, gint64 *since)
+{
+    const LhAssignment *order = (const LhAssignment *)assignment->object;
+    const LhItem *item = (const LhItem *)assignment->item;
+    int answer = lh_fleet_answer(assignment);
+
+    if (order == NULL) {
+        if (item == NULL || !lh_object_known(&item->o))
+            return LH_WATCH_NONE;
+        *since = item->since;
+        return LH_WATCH_ZOMBIE;
+    }
+    if (!lh_object_known(&order->o) || lh_fleet_node_gone(assignment->node) ||
+        answer == LH_ITEM_FAILED || answer == LH_ITEM_EVICTED || answer == LH_ITEM_DONE)
+        return LH_WATCH_NONE;
+    if (order->action == LH_ACTION_LOAD && answer == LH_ITEM_LIVE)
+        return LH_WATCH_NONE;
+    *since = order->since; /* a manager's clock; the node's may be anything */
+    if (order->action == LH_ACTION_EVICT)
+        return LH_WATCH_EVICTING;
+    return answer == LH_ITEM_LOADING ? LH_WATCH_LOADING : LH_WATCH_ASSIGNED;
+}
+
+static void touch_watch(LhFleet *fleet, LhFleetAssignment *assignment)
+{
+    gint64 since = 0;
+    LhFleetWatch watch = watch_of(assignment, &since);
+
+    if (watch == assignment->watch && since == assignment->watch_ms)
+        return;
+    if (assignment->watch != LH_WATCH_NONE)
+        g_tree_remove(fleet->unsettled, assignment);
+    assignment->watch = watch;
+    assignment->watch_ms = since;
+    if (watch != LH_WATCH_NONE)
+        g_tree_insert(fleet->unsettled, assignment, assignment);
+}
+
 void lh_fleet_touch_assignment(LhFleet *fleet, LhFleetAssignment *assignment)
 {
     recount(fleet, assignment);
+    touch_watch(fleet, assignment);
     lh_fleet_touch_replica(fleet, assignment->replica);
 }
 

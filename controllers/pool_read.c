@@ -2,6 +2,7 @@
  * What may be concluded from the records of the exclusive pools: which answer counts, which assignment may
  * end, which retry holds back, which node takes new work. Pure.
  */
+#include "base/planted.h"
 #include "controllers/pool.h"
 
 #include <string.h>
@@ -132,6 +133,8 @@ LhPoolEnd lh_pool_end(const LhPoolAssignment *assignment)
         return LH_POOL_ANSWERED;
     if (assignment->node->object != NULL)
         return LH_POOL_HELD;
+    if (LH_BUG(LOST_NODE_NOT_FAILED))
+        return LH_POOL_LOST;
     return health != NULL && lh_object_known(&health->o) && health->state == LH_HEALTH_FAILED
                ? LH_POOL_LOST
                : LH_POOL_HELD;

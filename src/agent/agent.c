@@ -342,7 +342,7 @@ static gint64 deadline_margin_ms(const LhAgent *agent)
 /* The work must not need this process in order to end in time. */
 static void tell_deadline(LhAgent *agent)
 {
-    if (agent->pool->exclusive && agent->work->v->deadline != NULL)
+    if (agent->pool->exclusive && agent->work->v->deadline != NULL && !LH_BUG(WORKS_PAST_DEADLINE))
         agent->work->v->deadline(agent->work, lh_lease_deadline_ms(agent->lease) -
                                                   deadline_margin_ms(agent) / 2);
 }
@@ -352,6 +352,8 @@ static void deadline_near(gpointer data)
     LhAgent *agent = data;
     agent->deadline = NULL;
     gint64 stop_at = lh_lease_deadline_ms(agent->lease) - deadline_margin_ms(agent);
+    if (LH_BUG(WORKS_PAST_DEADLINE))
+        return;
     if (lh_mono_ms(agent->env) >= stop_at) {
         agent->work->v->drop(agent->work); /* at once, not at the next turn */
         leave(agent, LH_LEFT_DEADLINE);

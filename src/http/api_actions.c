@@ -26,7 +26,7 @@ static gboolean is_paused(const LhApi *api, const LhController *controller)
     LhPlanContext context;
     gconstpointer index = lh_runtime_index(api->options.runtime, controller, &context);
 
-    return controller->settings(index, controller->name)->paused;
+    return lh_controller_paused(controller, index);
 }
 
 static void reply_plans(LhApi *api, LhHttpRequest *request, const char *only)

@@ -30,6 +30,7 @@ typedef struct {
     gboolean
         regressed;    /* etcd went back in time, and nobody has confirmed since: brake deletions */
     guint max_groups; /* budget; a controller that stops there sets plan->more */
+    gconstpointer also; /* the index of LhController.also */
 } LhPlanContext;
 
 /* Something to be done outside etcd, as long as it is in the list. Its answer is the Observation
@@ -69,7 +70,9 @@ typedef void (*LhGaugeFunc)(const char *name, const char *labels, double value, 
 typedef struct {
     const char *name;
     const LhIndexType *index;
-    guint64 kinds; /* bits (1 << LhKind) whose changes make it plan again */
+    const LhIndexType *also; /* a second one that it reads; NULL: none */
+    guint64 kinds;           /* bits (1 << LhKind) whose changes make it plan again */
+    gint64 quiet_ms;         /* a debounce that no setting shortens */
     void (*plan)(gconstpointer index, const LhPlanContext *context, LhPlan *plan);
     /* What should be done outside now: pure and level-triggered, like plan(). Asked after each plan. May be
      * NULL. */
@@ -79,7 +82,16 @@ typedef struct {
     const char *const *gauge_names;
     /* Settings in force (accepted or default). */
     const LhSettings *(*settings)(gconstpointer index, const char *controller);
+    gboolean
+        plans_paused; /* it is asked while it is paused too, and decides itself what is left to do */
 } LhController;
+
+/* By its own Settings, or by those that are called "all". */
+static inline gboolean lh_controller_paused(const LhController *controller, gconstpointer index)
+{
+    return controller->settings(index, controller->name)->paused ||
+           controller->settings(index, LH_SETTINGS_ALL)->paused;
+}
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(LhErrands, lh_errands_free)
 

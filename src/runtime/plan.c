@@ -184,6 +184,14 @@ void lh_plan_event(LhPlan *plan, LhEventType type, const char *reason, LhKind ki
     g_array_append_val(plan->events, event);
 }
 
+void lh_plan_throttle(LhPlan *plan)
+{
+    LhGroup *group = open_group(plan);
+
+    g_assert(group->n_ops > 0);
+    group->throttle = g_array_index(plan->ops, LhOp, plan->ops->len - 1).key;
+}
+
 void lh_plan_end(LhPlan *plan)
 {
     LhGroup *group = open_group(plan);

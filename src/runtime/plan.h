@@ -95,6 +95,8 @@ void lh_plan_rely_none(LhPlan *plan, LhKind kind, const char *name_prefix);
 /* For the open group, or, after lh_plan_end, for the one that was ended last. */
 void lh_plan_event(LhPlan *plan, LhEventType type, const char *reason, LhKind kind,
                    const char *name, const char *message_format, ...) G_GNUC_PRINTF(6, 7);
+/* The open group is committed at most once a second for the key of its last op. */
+void lh_plan_throttle(LhPlan *plan);
 /* Ends the group; a group without ops is dropped. */
 void lh_plan_end(LhPlan *plan);
 

@@ -339,7 +339,10 @@ static void append_plans(Replay *replay, const LhRecord *record,
         LhPlanContext context = {.now_ms = record->now_ms,
                                  .revision = record->revision,
                                  .led_ms = record->now_ms,
-                                 .max_groups = G_MAXUINT};
+                                 .max_groups = G_MAXUINT,
+                                 .also = controllers[i]->also == NULL
+                                             ? NULL
+                                             : replay_index(replay, controllers[i]->also)};
         gpointer index = replay_index(replay, controllers[i]->index);
         g_autoptr(LhPlan) plan = lh_plan_new(TRUE);
         if (only != NULL && strcmp(controllers[i]->name, only) != 0)
@@ -349,7 +352,7 @@ static void append_plans(Replay *replay, const LhRecord *record,
             g_string_append_c(out, ',');
         first = FALSE;
         lh_plan_append_json(out, controllers[i], plan, FALSE,
-                            controllers[i]->settings(index, controllers[i]->name)->paused,
+                            lh_controller_paused(controllers[i], index),
                             lh_mirror_get(record->mirror, LH_KIND_BRAKE, controllers[i]->name));
     }
     g_string_append(out, "]}");
@@ -364,6 +367,8 @@ gboolean lh_record_plan(const char *text, gsize len, const LhController *const *
 
     for (guint i = 0; controllers[i] != NULL; i++) {
         replay_index(&replay, controllers[i]->index);
+        if (controllers[i]->also != NULL)
+            replay_index(&replay, controllers[i]->also);
         known = known || strcmp(controllers[i]->name, only) == 0;
     }
     if (!known) {

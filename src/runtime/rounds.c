@@ -91,6 +91,7 @@ LhPlanContext lh_runner_context(const Runner *runner)
         .led_ms = runner->leads ? runner->led_ms : lh_wall_ms(runtime->env),
         .regressed = runner->regressed,
         .max_groups = runtime->options.max_groups,
+        .also = runner->also,
     };
 }
 
@@ -166,14 +167,16 @@ static gint64 debounce_until(const Runner *runner)
 {
     const LhSettings *settings = runner->controller->settings(runner->index,
                                                               runner->controller->name);
-    gint64 quiet = settings->debounce_ms;
+    gint64 quiet = MAX(settings->debounce_ms, runner->controller->quiet_ms);
+    gint64 longest = settings->period_ms > 0 ? settings->period_ms : LONGEST_DEBOUNCE * quiet;
 
-    return MIN(runner->dirty_last_ms + quiet, runner->dirty_first_ms + LONGEST_DEBOUNCE * quiet);
+    return MIN(runner->dirty_last_ms + quiet, runner->dirty_first_ms + longest);
 }
 
 static gboolean paused(const Runner *runner)
 {
-    return runner->controller->settings(runner->index, runner->controller->name)->paused;
+    return !runner->controller->plans_paused &&
+           lh_controller_paused(runner->controller, runner->index);
 }
 
 static void on_timer(gpointer data)

@@ -29,7 +29,7 @@ static void on_change(const LhObject *before, const LhObject *after, gpointer da
             continue;
         for (guint r = 0; r < runtime->n_runners; r++) {
             Runner *runner = &runtime->runners[r];
-            if (runner->leads && runner->index == slot->index &&
+            if (runner->leads && (runner->index == slot->index || runner->also == slot->index) &&
                 (runner->controller->kinds & bit) != 0)
                 lh_runner_dirty(runner, object);
         }
@@ -184,6 +184,8 @@ LhRuntime *lh_runtime_new(LhEnv *env, LhEtcd *etcd, LhMirror *mirror, LhMetrics 
         runner->runtime = runtime;
         runner->controller = controllers[i];
         runner->index = index_of(runtime, controllers[i]->index);
+        if (controllers[i]->also != NULL)
+            runner->also = index_of(runtime, controllers[i]->also);
         runner->labels = lh_labels("controller", controllers[i]->name, NULL);
         runner->ok_labels = lh_labels("controller", controllers[i]->name, "result", "ok", NULL);
         runner->nothing_labels = lh_labels("controller", controllers[i]->name, "result", "nothing",
@@ -450,6 +452,9 @@ void lh_runtime_declare_metrics(LhMetrics *metrics)
         {LH_GAUGE, "cache_wanted_bytes", "Bytes assigned or waiting in the set."},
         {LH_GAUGE, "cache_demand_ratio", "Bytes wanted in the set to the capacity of its nodes."},
         {LH_GAUGE, "parked_items", "Items that failed too often and wait for a person."},
+        {LH_GAUGE, "stuck_items", "Items that are longer in one state than Settings allow."},
+        {LH_GAUGE, "pool_imbalance_ratio",
+         "Share of capacity by which a set's fullest node is fuller than its emptiest."},
     };
 
     for (guint i = 0; i < G_N_ELEMENTS(rows); i++)

@@ -16,13 +16,15 @@ static gboolean says(const char *text, const char *word)
 typedef struct {
     Proc *manager;
     const char *key;
+    const char *controller;
 } PlanCheck;
 
-/* The plan of the paused controller has an op for @key. */
+/* The controller's plan has an op for @key. */
 static gboolean plans_it(World *world, gpointer data)
 {
     const PlanCheck *check = data;
-    g_autoptr(Reply) plan = http(check->manager, "GET", "/v1/plan/cache-assigner", NULL);
+    g_autofree char *path = g_strconcat("/v1/plan/", check->controller, NULL);
+    g_autoptr(Reply) plan = http(check->manager, "GET", path, NULL);
     return plan->status == 200 && strstr(plan->body->str, check->key) != NULL;
 }
 
@@ -48,7 +50,7 @@ static void plan_shows_what_is_coming_and_then_nothing(void **state)
 {
     World *world = *state;
     Proc *manager = manager_ready(world, "manager");
-    PlanCheck check = {manager, "s-0.default.0"};
+    PlanCheck check = {manager, "s-0.default.0", "cache-assigner"};
     agents_start(world, 1);
     world_put(world, "desired/settings/cache-assigner", "{\"spec\":{\"paused\":true}}");
     world_put(world, "desired/services/x", "{\"spec\":{\"owner\":\"a\"}}");
@@ -69,11 +71,32 @@ static void plan_shows_what_is_coming_and_then_nothing(void **state)
     world_poll(world, has_nothing_to_do, manager, "`leasehold plan` says: nothing to do");
 }
 
+/* Settings that are called "all" pause everything, and can be taken back. */
+static void all_can_be_paused(void **state)
+{
+    World *world = *state;
+    Proc *manager = manager_ready(world, "manager");
+    PlanCheck check = {manager, "s-0.default.0", "replica-creator"};
+    agents_start(world, 1);
+    world_put(world, "desired/services/x", "{\"spec\":{\"owner\":\"a\"}}");
+    world_put(world, "desired/settings/all", "{\"spec\":{\"paused\":true}}");
+    g_autoptr(Run) accepted = cli(manager, "wait", "settings", "all", "--for", "condition=Valid",
+                                  NULL);
+    assert_int_equal(accepted->code, 0);
+    snapshot_publish(world, "s-0", "x", world->now_ms - 60000, 1, 1000);
+    world_poll(world, plans_it, &check, "the plan has the replica of s-0");
+    g_autoptr(Run) shown = cli(manager, "plan", "replica-creator", NULL);
+    assert_true(says(shown->out, "paused"));
+    assert_null(world_get(world, LH_KIND_REPLICA, "s-0.default.0"));
+    world_delete(world, "desired/settings/all");
+    world_wait_live(world, NULL, 1);
+}
+
 static void explain_names_a_paused_controller(void **state)
 {
     World *world = *state;
     Proc *manager = manager_ready(world, "manager");
-    PlanCheck check = {manager, "s-0.default.0"};
+    PlanCheck check = {manager, "s-0.default.0", "cache-assigner"};
     agents_start(world, 1);
     world_put(world, "desired/settings/cache-assigner", "{\"spec\":{\"paused\":true}}");
     world_put(world, "desired/services/x", "{\"spec\":{\"owner\":\"a\"}}");
@@ -119,6 +142,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(plan_shows_what_is_coming_and_then_nothing, world_setup,
                                         world_teardown),
+        cmocka_unit_test_setup_teardown(all_can_be_paused, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(explain_names_a_paused_controller, world_setup,
                                         world_teardown),
         cmocka_unit_test_setup_teardown(explain_says_why_something_waits, world_setup,

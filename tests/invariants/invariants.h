@@ -31,6 +31,7 @@
     X(ADMISSION, admission, "admission") \
     X(HEALTH, health, "health")          \
     X(EXCLUSIVE, exclusive, "exclusive") \
+    X(MONITOR, monitor, "monitor")       \
     X(PARTITIONS, partitions, "partitions")
 
 typedef enum {
@@ -103,6 +104,7 @@ typedef struct {
     X(moved_back, "items back on a returned node")   \
     X(evictions, "evictions ordered")                \
     X(evicted, "assignments ended by an answer")     \
+    X(taken_back, "loads taken back")                \
     X(lost, "assignments ended by a lost node")      \
     X(tasks_begun, "recovery tasks assigned")        \
     X(tasks_done, "recovery tasks retired")          \

@@ -75,7 +75,8 @@ static void check_assignment(Inv *inv, const InvFence *fence, const InvChange *c
     const LhAssignment *after = (const LhAssignment *)change->after;
     if (after == NULL)
         return;
-    gboolean evicts = strcmp(fence->controller, "cache-evictor") == 0;
+    gboolean evicts = strcmp(fence->controller, "cache-evictor") == 0 ||
+                      strcmp(fence->controller, "cluster-monitor") == 0;
     if (after->epoch != fence->epoch || g_strcmp0(after->controller, fence->controller) != 0)
         SAY(inv,
             "%s says %s, epoch %" G_GINT64_FORMAT

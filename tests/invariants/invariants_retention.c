@@ -143,7 +143,9 @@ static void on_commit(Inv *inv, const InvCommit *commit)
             check_replica_gone(inv, commit, change);
         else if (change->kind == LH_KIND_ASSIGNMENT && change->after != NULL &&
                  inv_is_cache(change->name) && lh_object_known(change->after) &&
-                 ((const LhAssignment *)change->after)->action == LH_ACTION_EVICT)
+                 ((const LhAssignment *)change->after)->action == LH_ACTION_EVICT &&
+                 g_strcmp0(((const LhAssignment *)change->after)->controller, "cluster-monitor") !=
+                     0)
             check_evict(inv, commit, change);
     }
 }

@@ -10,7 +10,7 @@
 static const struct {
     const char *controller;
     guint64 puts, deletes;
-    const char *pool; /* of assignments, items and retries; NULL: writes none */
+    const char *pool; /* of assignments, items and retries; "": any; NULL: writes none */
 } rights[] = {
     {"admission", BIT(ACCEPTED) | BIT(STATUS), BIT(ACCEPTED) | BIT(STATUS), NULL},
     {"replica-creator", BIT(REPLICA) | BIT(STATUS), BIT(STATUS), NULL},
@@ -22,6 +22,7 @@ static const struct {
      BIT(ASSIGNMENT) | BIT(RETRY) | BIT(STATUS) | BIT(RECOVERYTASK) | BIT(ITEM), "recovery/"},
     {"partition-allocator", BIT(PARTITIONPLAN) | BIT(ASSIGNMENT) | BIT(RETRY) | BIT(STATUS),
      BIT(PARTITIONPLAN) | BIT(ASSIGNMENT) | BIT(RETRY) | BIT(STATUS) | BIT(ITEM), "indexer/"},
+    {"cluster-monitor", BIT(ASSIGNMENT) | BIT(STATUS), BIT(STATUS), ""},
     {"failure-detector", BIT(HEALTH), BIT(HEALTH), NULL},
 };
 

@@ -91,71 +91,72 @@ typedef struct {
 
 /* X(field, text, at least so many in 100 runs of the normal size): a run that did too little proves
  * nothing. */
-#define SIM_COUNTERS(X)                                       \
-    X(crashes, "crashes", 550)                                \
-    X(crashes_at_commit, "crashes at a commit", 80)           \
-    X(graceful_stops, "graceful stops", 150)                  \
-    X(pauses, "pauses", 480)                                  \
-    X(pauses_beyond_lease, "pauses beyond the lease", 230)    \
-    X(long_pauses, "pauses of minutes", 9)                    \
-    X(cuts, "network cuts", 480)                              \
-    X(resets, "connections reset", 270)                       \
-    X(streams_closed, "watch streams cut", 450)               \
-    X(slow_networks, "slow connections", 260)                 \
-    X(compactions, "compactions", 680)                        \
-    X(lists_spoiled, "lists spoiled", 210)                    \
-    X(elections, "etcd leader changes", 210)                  \
-    X(freezes, "etcd frozen", 47)                             \
-    X(etcd_restarts, "etcd restarts", 35)                     \
-    X(backups, "backups of etcd", 220)                        \
-    X(restores, "etcd restored from a backup", 12)            \
-    X(nospace, "etcd out of space", 34)                       \
-    X(clock_jumps, "clock jumps", 350)                        \
-    X(revocations, "leases revoked by hand", 110)             \
-    X(unregistered, "nodes unregistered by hand", 34)         \
-    X(leader_moves, "leaders moved", 41)                      \
-    X(expiries, "lease expiries", 1300)                       \
-    X(requests_lost, "requests lost", 800)                    \
-    X(replies_lost, "replies lost", 890)                      \
-    X(late_commits, "late commits", 730)                      \
-    X(slow_disks, "slow disks", 190)                          \
-    X(full_disks, "full disks", 42)                           \
-    X(bad_values, "bad values", 890)                          \
-    X(mended, "bad values mended", 770)                       \
-    X(invalid_edits, "invalid edits", 170)                    \
-    X(edits, "edits of services", 820)                        \
-    X(settings_edits, "edits of settings", 140)               \
-    X(services_deleted, "services deleted", 52)               \
-    X(published, "snapshots published", 1600)                 \
-    X(retired, "snapshots retired", 130)                      \
-    X(cordons, "cordons", 88)                                 \
-    X(confirmations, "brakes confirmed", 130)                 \
-    X(brakes, "brakes", 190)                                  \
-    X(commits, "commits", 43000)                              \
-    X(fenced_commits, "commits under a fence", 12000)         \
-    X(epochs, "epochs that wrote", 1100)                      \
-    X(replicas, "replicas created", 4000)                     \
-    X(loads, "loads ordered", 6100)                           \
-    X(live, "items made live", 5000)                          \
-    X(load_failures, "loads failed", 510)                     \
-    X(moved_back, "items back on a returned node", 2600)      \
-    X(evictions, "evictions ordered", 790)                    \
-    X(evicted, "assignments ended by an answer", 1200)        \
-    X(lost, "assignments ended by a lost node", 3800)         \
-    X(tasks_published, "recovery tasks published", 1)         \
-    X(tasks_worked, "times a recovery task was worked on", 1) \
-    X(tasks_begun, "recovery tasks assigned", 1)              \
-    X(tasks_done, "recovery tasks retired", 1)                \
-    X(tasks_lost, "exclusive items of failed nodes", 1)       \
-    X(partition_edits, "edits of partitions", 1000)           \
-    X(plans_written, "plans of partitions written", 750)      \
-    X(partitions_taken, "partitions newly taken", 600)        \
-    X(partitions_loaded, "partitions to indexers", 1)         \
-    X(registrations, "registrations", 1000)                   \
-    X(mirror_checks, "mirrors compared", 95000)               \
-    X(fold_checks, "indexes folded anew", 610)                \
-    X(settled_live, "items live in the end", 680)             \
-    X(steps, "steps", 730000)                                 \
+#define SIM_COUNTERS(X)                                          \
+    X(crashes, "crashes", 550)                                   \
+    X(crashes_at_commit, "crashes at a commit", 80)              \
+    X(graceful_stops, "graceful stops", 150)                     \
+    X(pauses, "pauses", 480)                                     \
+    X(pauses_beyond_lease, "pauses beyond the lease", 230)       \
+    X(long_pauses, "pauses of minutes", 9)                       \
+    X(cuts, "network cuts", 480)                                 \
+    X(resets, "connections reset", 270)                          \
+    X(streams_closed, "watch streams cut", 450)                  \
+    X(slow_networks, "slow connections", 260)                    \
+    X(compactions, "compactions", 680)                           \
+    X(lists_spoiled, "lists spoiled", 210)                       \
+    X(elections, "etcd leader changes", 210)                     \
+    X(freezes, "etcd frozen", 47)                                \
+    X(etcd_restarts, "etcd restarts", 35)                        \
+    X(backups, "backups of etcd", 220)                           \
+    X(restores, "etcd restored from a backup", 12)               \
+    X(nospace, "etcd out of space", 34)                          \
+    X(clock_jumps, "clock jumps", 350)                           \
+    X(revocations, "leases revoked by hand", 110)                \
+    X(unregistered, "nodes unregistered by hand", 34)            \
+    X(leader_moves, "leaders moved", 41)                         \
+    X(expiries, "lease expiries", 1300)                          \
+    X(requests_lost, "requests lost", 800)                       \
+    X(replies_lost, "replies lost", 890)                         \
+    X(late_commits, "late commits", 730)                         \
+    X(slow_disks, "slow disks", 190)                             \
+    X(full_disks, "full disks", 42)                              \
+    X(bad_values, "bad values", 890)                             \
+    X(mended, "bad values mended", 770)                          \
+    X(invalid_edits, "invalid edits", 170)                       \
+    X(edits, "edits of services", 820)                           \
+    X(settings_edits, "edits of settings", 140)                  \
+    X(services_deleted, "services deleted", 52)                  \
+    X(published, "snapshots published", 1600)                    \
+    X(retired, "snapshots retired", 130)                         \
+    X(cordons, "cordons", 88)                                    \
+    X(confirmations, "brakes confirmed", 130)                    \
+    X(brakes, "brakes", 190)                                     \
+    X(commits, "commits", 43000)                                 \
+    X(fenced_commits, "commits under a fence", 12000)            \
+    X(epochs, "epochs that wrote", 1100)                         \
+    X(replicas, "replicas created", 4000)                        \
+    X(loads, "loads ordered", 6100)                              \
+    X(live, "items made live", 5000)                             \
+    X(load_failures, "loads failed", 510)                        \
+    X(moved_back, "items back on a returned node", 2600)         \
+    X(evictions, "evictions ordered", 790)                       \
+    X(evicted, "assignments ended by an answer", 1200)           \
+    X(lost, "assignments ended by a lost node", 3800)            \
+    X(taken_back, "loads taken back", 1)                         \
+    X(tasks_published, "recovery tasks published", 2300)         \
+    X(tasks_worked, "times a recovery task was worked on", 2600) \
+    X(tasks_begun, "recovery tasks assigned", 2600)              \
+    X(tasks_done, "recovery tasks retired", 2200)                \
+    X(tasks_lost, "exclusive items of failed nodes", 300)        \
+    X(partition_edits, "edits of partitions", 1000)              \
+    X(plans_written, "plans of partitions written", 750)         \
+    X(partitions_taken, "partitions newly taken", 600)           \
+    X(partitions_loaded, "partitions to indexers", 1)            \
+    X(registrations, "registrations", 1000)                      \
+    X(mirror_checks, "mirrors compared", 95000)                  \
+    X(fold_checks, "indexes folded anew", 610)                   \
+    X(settled_live, "items live in the end", 680)                \
+    X(steps, "steps", 730000)                                    \
     X(simulated_s, "simulated seconds", 13000)
 
 typedef struct {

@@ -85,6 +85,10 @@ void sim_people_begin(Sim *sim)
     sim_put(sim, "desired/settings/cache-assigner",
             "{\"spec\":{\"failureGrace\":\"15s\",\"restoreReservePercent\":10}}", 0);
     sim_put(sim, "desired/settings/cache-evictor", "{\"spec\":{\"evictGrace\":\"1s\"}}", 0);
+    sim_put(
+        sim, "desired/settings/cluster-monitor",
+        "{\"spec\":{\"stuckAssigned\":\"15s\",\"stuckLoading\":\"25s\",\"stuckEvicting\":\"30s\"}}",
+        0);
     sim_put(sim, "desired/settings/partition-allocator", "{\"spec\":{\"cutover\":\"20s\"}}", 0);
     for (guint i = 0; i < PARTITIONS; i++)
         put_partition(sim, i);

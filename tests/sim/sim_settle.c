@@ -202,6 +202,59 @@ static char *check_leftovers(Sim *sim)
     return NULL;
 }
 
+/* ---- what cluster-monitor says ---- */
+
+static gboolean lives(const Sim *sim, const LhReplica *replica)
+{
+    const GPtrArray *places = inv_assignments_of(&sim->model, replica->o.name);
+    for (guint i = 0; places != NULL && i < places->len; i++)
+        if (is_live(sim, places->pdata[i], replica))
+            return TRUE;
+    return FALSE;
+}
+
+static char *check_counts(Sim *sim, const char *service)
+{
+    g_autofree char *name = g_strdup_printf("services/%s/cluster-monitor", service);
+    const LhStatus *said = (const LhStatus *)sim_get(sim, LH_KIND_STATUS, name);
+    gint64 snapshots = 0, replicas = 0, live = 0;
+    GHashTableIter iter;
+    gpointer value;
+    g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_SNAPSHOT]);
+    while (g_hash_table_iter_next(&iter, NULL, &value))
+        snapshots += lh_object_known(value) &&
+                     strcmp(((const LhSnapshot *)value)->service, service) == 0;
+    g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_REPLICA]);
+    while (g_hash_table_iter_next(&iter, NULL, &value)) {
+        const LhReplica *replica = value;
+        if (!lh_object_known(value) || strcmp(replica->service, service) != 0)
+            continue;
+        replicas++;
+        live += lives(sim, replica);
+    }
+    if (said != NULL && lh_object_known(&said->o) && said->snapshots == snapshots &&
+        said->replicas_desired == replicas && said->replicas_live == live)
+        return NULL;
+    return g_strdup_printf("service %s has %" G_GINT64_FORMAT " snapshots, %" G_GINT64_FORMAT
+                           " replicas, %" G_GINT64_FORMAT " of them live, and its Status says else",
+                           service, snapshots, replicas, live);
+}
+
+static char *check_monitored(Sim *sim)
+{
+    GHashTableIter iter;
+    gpointer key;
+    char *why = NULL;
+    g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_SERVICE]);
+    while (why == NULL && g_hash_table_iter_next(&iter, &key, NULL))
+        why = check_counts(sim, key);
+    g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_STATUS]);
+    while (why == NULL && g_hash_table_iter_next(&iter, &key, NULL))
+        if (g_str_has_prefix(key, "replicas/") && g_str_has_suffix(key, "/cluster-monitor"))
+            why = g_strdup_printf("%s is still there", (char *)key);
+    return why;
+}
+
 /* ---- every task that can be done is done ---- */
 
 static char *check_tasks(Sim *sim)
@@ -252,8 +305,8 @@ static char *check_partitions(Sim *sim)
 static char *restless(Sim *sim)
 {
     char *(*const checks[])(Sim * sim) = {
-        check_processes, check_leaders, check_snapshots,  check_replicas,
-        check_leftovers, check_tasks,   check_partitions,
+        check_processes, check_leaders,   check_snapshots, check_replicas,
+        check_leftovers, check_monitored, check_tasks,     check_partitions,
     };
     char *why = NULL;
     for (guint i = 0; why == NULL && i < G_N_ELEMENTS(checks); i++)

@@ -218,6 +218,7 @@ static LhPlan *plan_on(const World *world, gconstpointer index, const char *cont
         .led_ms = world->led_ms,
         .regressed = world->regressed,
         .max_groups = world->max_groups,
+        .also = lh_controller_find(controller)->also == NULL ? NULL : world->pools,
     };
     LhPlan *plan = lh_plan_new(TRUE);
 

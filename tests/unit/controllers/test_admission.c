@@ -151,6 +151,33 @@ static void a_seed_relies_on_its_throttle(void **state)
     assert_null(look(world, "decided/accepted/seeds/s"));
 }
 
+/* Paused, by its own Settings or by those for all, it takes Settings and nothing else. */
+static void a_pause_can_be_ended(void **state)
+{
+    static const char *const names[] = {"admission", "all"};
+
+    (void)state;
+    for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
+        g_autoptr(World) world = world_new();
+        g_autofree char *key = g_strconcat("desired/settings/", names[i], NULL);
+        put(world, key, "{\"spec\":{\"paused\":true}}");
+        run(world, "admission");
+        assert_true(lh_controller_paused(&lh_admission, world->index));
+        assert_int_equal(lh_controller_paused(&lh_cache_evictor, world->index), i == 1);
+        put_snapshot(world, "s", "api", T0, 1);
+        put(world, "published/snapshots/t", "garbage");
+        put(world, "desired/services/api", "{\"spec\":{\"owner\":\"me\"}}");
+        run(world, "admission");
+        assert_null(in_force(world, "api"));
+        assert_null(condition_of(world, "snapshots/t/admission", "Valid"));
+        put(world, key, "{\"spec\":{\"paused\":false}}");
+        run(world, "admission");
+        assert_false(lh_controller_paused(&lh_cache_evictor, world->index));
+        assert_non_null(in_force(world, "api"));
+        assert_valid(world, "snapshots/t", LH_CONDITION_FALSE, NULL);
+    }
+}
+
 static void settings_are_read_once_accepted(void **state)
 {
     g_autoptr(World) world = world_new();
@@ -369,6 +396,7 @@ int main(void)
         cmocka_unit_test(a_seed_needs_its_throttle),
         cmocka_unit_test(a_seed_relies_on_its_throttle),
         cmocka_unit_test(settings_are_read_once_accepted),
+        cmocka_unit_test(a_pause_can_be_ended),
         cmocka_unit_test(confirmations_are_accepted_with_their_time),
         cmocka_unit_test(unknown_fields_are_a_warning),
         cmocka_unit_test(what_does_not_parse_in_decided_is_left_alone),

@@ -487,6 +487,56 @@ static void the_beginning_is_missing(History *h)
     commit(h);
 }
 
+/* ---- monitor ---- */
+
+static void put_timed_order(History *h, const char *action, const char *controller, gint64 epoch)
+{
+    put(h, 0, ON(NODE_B) "s1.default.1",
+        "{\"action\":\"%s\",\"since\":%" G_GINT64_FORMAT
+        ",\"controller\":\"%s\",\"epoch\":%" G_GINT64_FORMAT
+        ",\"snapshot\":\"s1\",\"uri\":\"s3://bucket/s1/\",\"sizeBytes\":400,\"set\":\"default\"}",
+        action, h->now_ms, controller, epoch);
+}
+
+/* s1.default.1 on the second node, ordered now; in @state after @minutes, when it is taken back. */
+static gint64 taken_back(History *h, const char *state, gint64 minutes)
+{
+    gint64 epoch = lead(h, "cluster-monitor", LEADERS);
+    create_replica(h, "s1", 1);
+    put_timed_order(h, "load", "cache-assigner", h->epoch);
+    gint64 order = commit(h);
+    if (state != NULL) {
+        put_item(h, LEASE_B, NODE_B, "s1.default.1", state, order);
+        commit(h);
+    }
+    history_wait(h, minutes * 60000);
+    put_timed_order(h, "evict", "cluster-monitor", epoch);
+    commit(h);
+    return epoch;
+}
+
+static void taken_back_too_soon(History *h)
+{
+    taken_back(h, "loading", 29);
+}
+
+static void taken_back_while_live(History *h)
+{
+    taken_back(h, "live", 31);
+}
+
+static void taken_back_unanswered(History *h)
+{
+    taken_back(h, NULL, 31);
+}
+
+static void evicted_by_the_monitor(History *h)
+{
+    gint64 epoch = taken_back(h, "loading", 31);
+    put_timed_order(h, "evict", "cluster-monitor", epoch);
+    commit(h);
+}
+
 #define ROW(group, func, says)         \
     {                                  \
 #func, INV_##group, says, func \
@@ -548,6 +598,10 @@ static const Wrong wrongs[] = {
     ROW(HEALTH, failed_too_soon, "ms after it went"),
     ROW(HEALTH, failed_and_back, "was failed, which is final; it is called healthy"),
     ROW(HEALTH, forgotten, "is forgotten before it failed"),
+    ROW(MONITOR, taken_back_too_soon, "ms after it was ordered"),
+    ROW(MONITOR, taken_back_while_live, "it is not loading"),
+    ROW(MONITOR, taken_back_unanswered, "it is not loading"),
+    ROW(MONITOR, evicted_by_the_monitor, "it was no load"),
     ROW(MODEL, one_is_missing, "the history is not whole"),
     ROW(MODEL, the_beginning_is_missing, "the history is not whole"),
 };
@@ -600,7 +654,7 @@ static void good_beginning(void **state)
     assert_int_equal(result.kinds[LH_KIND_LEADER], 5);
     assert_int_equal(result.counters.epochs, 4); /* the evictor has written nothing */
     assert_int_equal(result.counters.loads, 1);
-    for (guint group = 0; group < INV_MODEL; group++)
+    for (guint group = 0; group <= INV_HEALTH; group++) /* the later ones' work is not begun */
         assert_true(result.did[group] > 0);
     assert_true(result.skipped[INV_PLACEMENT] > 0); /* nobody knows what was compared */
     recorded_result_clear(&result);
@@ -624,6 +678,14 @@ static void good_eviction(void **state)
     commit(h);
     del(h, "decided/replicas/" ITEM);
     commit(h);
+    assert_good(h);
+}
+
+static void good_taking_back(void **state)
+{
+    (void)state;
+    g_autoptr(History) h = begin();
+    taken_back(h, "loading", 30);
     assert_good(h);
 }
 
@@ -791,6 +853,7 @@ int main(void)
         cmocka_unit_test(each_wrong_is_found_by_its_group),
         cmocka_unit_test(good_beginning),
         cmocka_unit_test(good_eviction),
+        cmocka_unit_test(good_taking_back),
         cmocka_unit_test(good_loss_of_a_node),
         cmocka_unit_test(good_handover),
         cmocka_unit_test(good_masses_up_to_ten),
