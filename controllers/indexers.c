@@ -321,12 +321,13 @@ static int least_busy(const Round *round, const char *avoid)
     return best;
 }
 
-static void load(Round *round, const Wanted *at, int taker_at)
+static void load(Round *round, const Wanted *at, const LhPoolItem *item, int taker_at)
 {
     LhPoolTaker *taker = &g_array_index(round->takers, LhPoolTaker, (guint)taker_at);
     const LhPoolNode *node = taker->node;
     g_autofree char *name = g_strconcat(LH_POOL_INDEXER "/", node->id, "/", at->name, NULL);
     g_autofree char *registration = g_strconcat(LH_POOL_INDEXER "/", node->id, NULL);
+    g_autofree char *retry = g_strconcat(LH_POOL_INDEXER "/", at->name, NULL);
     LhAssignment order = {
         .action = LH_ACTION_LOAD,
         .since = round->context->now_ms,
@@ -339,6 +340,8 @@ static void load(Round *round, const Wanted *at, int taker_at)
     lh_plan_begin(round->plan);
     lh_plan_put(round->plan, LH_KIND_ASSIGNMENT, name, &order, 0, order.rule, "%s", order.reason);
     lh_plan_rely(round->plan, LH_KIND_NODE, registration, node->object->mod_rev);
+    lh_plan_rely(round->plan, LH_KIND_RETRY, retry,
+                 item == NULL || item->retry == NULL ? 0 : item->retry->mod_rev);
     lh_plan_end(round->plan);
     taker->held++;
     round->loads[taker_at] += at->load;
@@ -408,7 +411,7 @@ static void plan_waiting(Round *round)
         taker = least_busy(round, retry == NULL ? NULL : retry->node);
         round->waiting++;
         if (taker >= 0) {
-            load(round, wanted, taker);
+            load(round, wanted, item, taker);
             continue;
         }
         round->missing++;
