@@ -333,7 +333,8 @@ static void touch_service(LhPartitions *partitions, LhPartitionService *service)
 {
     const LhArray *history = lh_partition_service_history(service);
     g_autoptr(GArray) uses = NULL;
-    gint64 start = history == NULL ? -1 : lh_partition_last(history)->start;
+    /* Before its first interval there is nothing that could end. */
+    gint64 start = history == NULL || history->n < 2 ? -1 : lh_partition_last(history)->start;
 
     for (guint i = 0; history != NULL && lh_partition_last(history)->partitions[i] != NULL; i++)
         record_of(partitions, lh_partition_last(history)->partitions[i]);

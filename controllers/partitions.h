@@ -37,7 +37,7 @@ struct LhPartitions {
     GHashTable *partitions; /* name -> LhPartitionRecord */
     LhPartitionRoom *room;  /* all services put, by the last interval of their plan */
     GTree *todo;            /* LhPartitionService by name: not settled */
-    GTree *by_start;        /* LhPartitionService by last_start and name: those with a plan */
+    GTree *by_start;        /* LhPartitionService by last_start and name: whose plan has changed */
     guint unknown_plans;    /* PartitionPlans that do not parse: anything may be used by them */
     guint unknown_snapshots;
 };

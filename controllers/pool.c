@@ -385,8 +385,8 @@ static gboolean fold_task(LhPools *pools, const char *name, const LhObject *afte
 
 static gboolean fold_status(LhPools *pools, const char *name, const LhObject *after)
 {
-    static const char *const plurals[] = {"recoverytasks/", "partitions/", "seeds/",
-                                          "throttles/",     "services/",   "settings/"};
+    static const char *const plurals[] = {"recoverytasks/", "partitions/", "seeds/", "throttles/",
+                                          "settings/"};
 
     static const char *const writers[] = {"/recovery-assigner", "/partition-allocator",
                                           "/seed-allocator"};

@@ -95,7 +95,8 @@ struct LhPools {
     GHashTable *settings; /* controller -> Accepted (reference) */
     GHashTable *held;     /* controller -> LhSettings, paused: its Accepted does not parse */
     /* name -> object (reference), for: SERVICE, PARTITION, SEED, THROTTLE (as desired), ACCEPTED of these
-     * ("services/x"), RECOVERYTASK, PARTITIONPLAN, BRAKE, STATUS of these and of SETTINGS. NULL: a kind
+     * ("services/x"), RECOVERYTASK, PARTITIONPLAN, BRAKE, STATUS of these and of SETTINGS (but not of
+     * services, which are many: partitions.h has those). NULL: a kind
      * that is not held. */
     GHashTable *objects[LH_N_KINDS];
     struct LhPartitions *partitions; /* partitions.h */
