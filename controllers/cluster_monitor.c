@@ -78,10 +78,11 @@ static gint64 limit_ms(const LhSettings *settings, LhFleetWatch watch)
 /* TRUE when it has been so for longer than it should; else wakes when it will have been. */
 static gboolean is_over(const Round *round, LhFleetWatch watch, gint64 since_ms)
 {
-    gint64 due = since_ms + limit_ms(round->settings, watch);
+    gint64 due;
 
     if (watch == LH_WATCH_NONE)
         return FALSE;
+    due = since_ms + limit_ms(round->settings, watch);
     if (due <= round->context->now_ms)
         return TRUE;
     lh_plan_wake(round->plan, due);

@@ -3,12 +3,12 @@
 
 #include "base/units.h"
 #include "controllers/cache_rules.h"
-#include "controllers/pool.h"
 #include "controllers/registry.h"
 
 #include <string.h>
 
-void lh_explain_line(GPtrArray *lines, const char *format, ...)
+static void line(GPtrArray *lines, const char *format, ...) G_GNUC_PRINTF(2, 3);
+static void line(GPtrArray *lines, const char *format, ...)
 {
     va_list args;
 
@@ -46,32 +46,31 @@ static void explain_assignment(const LhFleetAssignment *record, GPtrArray *lines
     const LhItem *item = (const LhItem *)record->item;
 
     if (assignment == NULL) {
-        lh_explain_line(lines, "node %s holds it without an assignment", record->node->id);
+        line(lines, "node %s holds it without an assignment", record->node->id);
         return;
     }
     if (!lh_object_known(&assignment->o)) {
         *state = "Unknown";
-        lh_explain_line(lines, "its assignment to node %s does not parse (%s): mend or remove it",
-                        record->node->id, lh_object_error(&assignment->o));
+        line(lines, "its assignment to node %s does not parse (%s): mend or remove it",
+             record->node->id, lh_object_error(&assignment->o));
         return;
     }
     g_autofree char *since = lh_time_format(assignment->since);
     *state = seen_as(record);
-    lh_explain_line(lines, "%s on node %s since %s, by %s, rule %s: %s",
-                    assignment->action == LH_ACTION_LOAD ? "assigned" : "ordered to be evicted",
-                    record->node->id, since,
-                    assignment->controller == NULL ? "nobody" : assignment->controller,
-                    assignment->rule == NULL ? "none" : assignment->rule,
-                    assignment->reason == NULL ? "" : assignment->reason);
+    line(lines, "%s on node %s since %s, by %s, rule %s: %s",
+         assignment->action == LH_ACTION_LOAD ? "assigned" : "ordered to be evicted",
+         record->node->id, since,
+         assignment->controller == NULL ? "nobody" : assignment->controller,
+         assignment->rule == NULL ? "none" : assignment->rule,
+         assignment->reason == NULL ? "" : assignment->reason);
     if (item != NULL && lh_object_known(&item->o) && item->assignment == assignment->o.mod_rev)
-        lh_explain_line(
-            lines, "the node says %s (%" G_GINT64_FORMAT " of %" G_GINT64_FORMAT " bytes)%s%s",
-            lh_item_state_name(item->state), item->bytes_done, item->bytes_total,
-            item->message == NULL ? "" : ": ", item->message == NULL ? "" : item->message);
+        line(lines, "the node says %s (%" G_GINT64_FORMAT " of %" G_GINT64_FORMAT " bytes)%s%s",
+             lh_item_state_name(item->state), item->bytes_done, item->bytes_total,
+             item->message == NULL ? "" : ": ", item->message == NULL ? "" : item->message);
     else if (item != NULL)
-        lh_explain_line(lines, "the node has not answered this order yet");
+        line(lines, "the node has not answered this order yet");
     if (lh_fleet_node_gone(record->node))
-        lh_explain_line(lines, "the node's registration is gone");
+        line(lines, "the node's registration is gone");
 }
 
 static void explain_fate(const LhFleetReplica *replica, GPtrArray *lines)
@@ -79,29 +78,32 @@ static void explain_fate(const LhFleetReplica *replica, GPtrArray *lines)
     switch (replica->fate.type) {
     case LH_FATE_KEEP:
         if (replica->fate.due_ms == G_MAXINT64) {
-            lh_explain_line(lines, "wanted");
+            line(lines, "wanted");
         } else {
             g_autofree char *until = lh_time_format(MAX(0, replica->fate.due_ms));
-            lh_explain_line(lines, "wanted until %s", until);
+            line(lines, "wanted until %s", until);
         }
         return;
     case LH_FATE_GO:
-        lh_explain_line(lines, "not wanted: %s", lh_cache_fate_text(&replica->fate));
+        line(lines, "not wanted: %s", lh_cache_fate_text(&replica->fate));
         return;
     case LH_FATE_PAUSED:
     case LH_FATE_UNKNOWN:
-        lh_explain_line(lines, "left alone: %s", lh_cache_fate_text(&replica->fate));
+        line(lines, "left alone: %s", lh_cache_fate_text(&replica->fate));
         return;
     }
 }
 
-void lh_explain_plans(const LhIndexType *type, gconstpointer index, const LhPlanContext *context,
-                      const char *object, gboolean (*concerns)(const LhOp *op, gconstpointer data),
-                      gconstpointer data, GPtrArray *lines, const char **rule)
+/* What each controller's own plan says about it. */
+static void explain_plans(gconstpointer index, const LhPlanContext *context, const char *item,
+                          GPtrArray *lines, const char **rule)
 {
+    g_autofree char *object = g_strconcat("replicas/", item, NULL);
+    g_autofree char *tail = g_strconcat("/", item, NULL);
+
     for (const LhController *const *c = lh_controllers(); *c != NULL; c++) {
-        if ((*c)->index != type)
-            continue;
+        if ((*c)->index != &lh_fleet_index)
+            continue; /* of other pools */
         g_autoptr(LhPlan) plan = lh_plan_new(TRUE);
         gboolean paused = lh_controller_paused(*c, index);
         (*c)->plan(index, context, plan);
@@ -109,33 +111,26 @@ void lh_explain_plans(const LhIndexType *type, gconstpointer index, const LhPlan
             const LhPlanNote *note = &g_array_index(plan->notes, LhPlanNote, i);
             if (strcmp(note->object, object) != 0)
                 continue;
-            lh_explain_line(lines, "%s does nothing, rule %s: %s", (*c)->name, note->rule,
-                            note->reason);
+            line(lines, "%s does nothing, rule %s: %s", (*c)->name, note->rule, note->reason);
             *rule = note->rule;
         }
         for (guint i = 0; i < plan->ops->len; i++) {
             const LhOp *op = &g_array_index(plan->ops, LhOp, i);
-            if (concerns(op, data))
-                lh_explain_line(lines, "%s %swould %s %s, rule %s: %s", (*c)->name,
-                                paused ? "is paused, else it " : "",
-                                op->type == LH_OP_PUT ? "put" : "delete", op->key, op->rule,
-                                op->reason);
+            if (strcmp(op->name, item) == 0 || g_str_has_suffix(op->name, tail))
+                line(lines, "%s %swould %s %s, rule %s: %s", (*c)->name,
+                     paused ? "is paused, else it " : "", op->type == LH_OP_PUT ? "put" : "delete",
+                     op->key, op->rule, op->reason);
         }
     }
 }
 
-static gboolean is_about_replica(const LhOp *op, gconstpointer item)
+GPtrArray *lh_explain(gconstpointer index, const LhPlanContext *context, const char *pool,
+                      const char *item, const char **state)
 {
-    g_autofree char *tail = g_strconcat("/", item, NULL);
-
-    return strcmp(op->name, item) == 0 || g_str_has_suffix(op->name, tail);
-}
-
-static GPtrArray *explain_replica(const LhFleet *fleet, const LhPlanContext *context,
-                                  const char *item, const char **state)
-{
-    const LhFleetReplica *replica = g_hash_table_lookup(fleet->replicas, item);
-    g_autofree char *object = g_strconcat("replicas/", item, NULL);
+    const LhFleet *fleet = index;
+    const LhFleetReplica *replica = strcmp(pool, LH_POOL_CACHE) == 0
+                                        ? g_hash_table_lookup(fleet->replicas, item)
+                                        : NULL;
     GPtrArray *lines;
     const char *rule = NULL;
 
@@ -144,30 +139,17 @@ static GPtrArray *explain_replica(const LhFleet *fleet, const LhPlanContext *con
     lines = g_ptr_array_new_with_free_func(g_free);
     *state = "Waiting";
     if (replica->object == NULL)
-        lh_explain_line(lines, "there is no replica of this name");
+        line(lines, "there is no replica of this name");
     else if (!lh_object_known(replica->object))
-        lh_explain_line(lines, "the replica does not parse (%s): mend or remove it",
-                        lh_object_error(replica->object));
+        line(lines, "the replica does not parse (%s): mend or remove it",
+             lh_object_error(replica->object));
     for (guint i = 0; replica->assignments != NULL && i < replica->assignments->len; i++)
         explain_assignment(g_ptr_array_index(replica->assignments, i), lines, state);
     if (replica->assignments == NULL)
-        lh_explain_line(lines, "on no node");
+        line(lines, "on no node");
     explain_fate(replica, lines);
-    lh_explain_plans(&lh_fleet_index, fleet, context, object, is_about_replica, item, lines, &rule);
+    explain_plans(index, context, item, lines, &rule);
     if (replica->assignments == NULL && rule != NULL && strcmp(rule, "parked") == 0)
         *state = "Parked";
     return lines;
-}
-
-const LhIndexType *lh_explain_index(const char *pool)
-{
-    return strcmp(pool, LH_POOL_CACHE) == 0 ? &lh_fleet_index : &lh_pools_index;
-}
-
-GPtrArray *lh_explain(gconstpointer index, const LhPlanContext *context, const char *pool,
-                      const char *item, const char **state)
-{
-    return lh_explain_index(pool) == &lh_fleet_index
-               ? explain_replica(index, context, item, state)
-               : lh_explain_in_pool(index, context, pool, item, state);
 }

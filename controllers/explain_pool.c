@@ -1,18 +1,29 @@
-/*
- * explain.h for items of the exclusive pools: a partition, a recovery task, a seed. Of a partition it also
- * says which services have it.
- */
+/* See explain.h: the items of the exclusive pools. */
 #include "base/units.h"
 #include "controllers/explain.h"
 #include "controllers/partitions.h"
 #include "controllers/pool.h"
+#include "controllers/registry.h"
 
 #include <string.h>
 
+static void line(GPtrArray *lines, const char *format, ...) G_GNUC_PRINTF(2, 3);
+static void line(GPtrArray *lines, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    g_ptr_array_add(lines, g_strdup_vprintf(format, args));
+    va_end(args);
+}
+
 static const char *seen_as(const LhPoolAssignment *assignment)
 {
-    gboolean load = lh_pool_order(assignment)->action == LH_ACTION_LOAD;
+    const LhAssignment *order = lh_pool_order(assignment);
+    gboolean load = order != NULL && order->action == LH_ACTION_LOAD;
 
+    if (order == NULL)
+        return "Unknown";
     switch (lh_pool_answer(assignment)) {
     case LH_ITEM_LOADING:
         return load ? "Loading" : "Evict";
@@ -22,48 +33,99 @@ static const char *seen_as(const LhPoolAssignment *assignment)
         return "Evicting";
     case LH_ITEM_FAILED:
         return "Failed";
-    case LH_ITEM_EVICTED:
     case LH_ITEM_DONE:
+        return "Done";
+    case LH_ITEM_EVICTED:
         return "Free";
-    default: /* -1: no answer that counts */
+    default:
         return load ? "Assigned" : "Evict";
     }
 }
 
-static void explain_assignment(const LhPoolAssignment *record, GPtrArray *lines, const char **state)
+const char *lh_pool_item_state(const LhPoolItem *item, const char **owner)
 {
-    const LhAssignment *order = lh_pool_order(record);
-    const LhItem *item = (const LhItem *)record->item;
-    g_autofree char *since = NULL;
+    const LhRetry *retry = lh_pool_retry(item, NULL);
 
-    if (record->object == NULL) {
-        lh_explain_line(lines, "node %s says %s without an assignment", record->node->id,
-                        lh_object_known(&item->o) ? lh_item_state_name(item->state)
-                                                  : "something that does not parse");
+    *owner = NULL;
+    for (guint i = 0; item->assignments != NULL && i < item->assignments->len; i++) {
+        const LhPoolAssignment *assignment = g_ptr_array_index(item->assignments, i);
+        if (assignment->object == NULL)
+            continue;
+        *owner = assignment->node->id;
+        return seen_as(assignment);
+    }
+    return retry != NULL && retry->parked ? "Parked" : "Waiting";
+}
+
+static void explain_end(const LhPoolAssignment *assignment, GPtrArray *lines)
+{
+    const LhPoolNode *node = assignment->node;
+    const LhHealth *health = (const LhHealth *)node->health;
+
+    if (node->object != NULL || lh_pool_end(assignment) == LH_POOL_ANSWERED)
+        return;
+    if (lh_pool_end(assignment) == LH_POOL_LOST)
+        line(lines, "the node has failed: it goes to another");
+    else
+        line(lines,
+             "the node's registration is gone; it may still be working, and keeps it until it is "
+             "said to have failed%s",
+             health == NULL ? "; it has no NodeHealth" : "");
+}
+
+static void explain_assignment(const LhPoolAssignment *assignment, GPtrArray *lines)
+{
+    const LhAssignment *order = lh_pool_order(assignment);
+    const LhItem *item = (const LhItem *)assignment->item;
+    const char *id = assignment->node->id;
+
+    if (assignment->object == NULL) {
+        line(lines, "node %s says something of it without an assignment", id);
         return;
     }
     if (order == NULL) {
-        *state = "Unknown";
-        lh_explain_line(lines, "its assignment to node %s does not parse (%s): mend or remove it",
-                        record->node->id, lh_object_error(record->object));
+        line(lines, "its assignment to node %s does not parse (%s): mend or remove it", id,
+             lh_object_error(assignment->object));
         return;
     }
-    since = lh_time_format(MAX(0, order->since));
-    *state = seen_as(record);
-    lh_explain_line(
-        lines, "%s on node %s since %s, by %s, rule %s: %s",
-        order->action == LH_ACTION_LOAD ? "assigned" : "ordered to be evicted", record->node->id,
-        since, order->controller == NULL ? "nobody" : order->controller,
-        order->rule == NULL ? "none" : order->rule, order->reason == NULL ? "" : order->reason);
-    if (lh_pool_answer(record) >= 0)
-        lh_explain_line(lines, "the node says %s%s%s", lh_item_state_name(item->state),
-                        item->message == NULL ? "" : ": ",
-                        item->message == NULL ? "" : item->message);
+    g_autofree char *since = lh_time_format(MAX(0, order->since));
+    line(lines, "%s on node %s since %s, by %s, rule %s: %s",
+         order->action == LH_ACTION_LOAD ? "assigned" : "ordered to be evicted", id, since,
+         order->controller == NULL ? "nobody" : order->controller,
+         order->rule == NULL ? "none" : order->rule, order->reason == NULL ? "" : order->reason);
+    if (lh_pool_answer(assignment) >= 0)
+        line(lines, "the node says %s%s%s", lh_item_state_name(item->state),
+             item->message == NULL ? "" : ": ", item->message == NULL ? "" : item->message);
     else
-        lh_explain_line(lines, "the node has not answered this order yet");
-    if (record->node->object == NULL)
-        lh_explain_line(lines, "the node's registration is gone; what it worked on goes to another "
-                               "when it is said to have failed");
+        line(lines, "the node has not answered this order yet");
+    explain_end(assignment, lines);
+}
+
+/* What the controllers of this index would do with it now. */
+static void explain_plans(gconstpointer index, const LhPlanContext *context, const LhPoolItem *item,
+                          GPtrArray *lines)
+{
+    g_autofree char *tail = g_strconcat("/", item->name, NULL);
+
+    for (const LhController *const *c = lh_controllers(); *c != NULL; c++) {
+        if ((*c)->index != &lh_pools_index)
+            continue;
+        g_autoptr(LhPlan) plan = lh_plan_new(TRUE);
+        gboolean paused = lh_controller_paused(*c, index);
+        (*c)->plan(index, context, plan);
+        for (guint i = 0; i < plan->notes->len; i++) {
+            const LhPlanNote *note = &g_array_index(plan->notes, LhPlanNote, i);
+            if (g_str_has_suffix(note->object, tail))
+                line(lines, "%s does nothing, rule %s: %s", (*c)->name, note->rule, note->reason);
+        }
+        for (guint i = 0; i < plan->ops->len; i++) {
+            const LhOp *op = &g_array_index(plan->ops, LhOp, i);
+            if (strcmp(op->name, item->name) == 0 || g_str_has_suffix(op->name, tail))
+                line(lines, "%s %swould %s %s, rule %s: %s", (*c)->name,
+                     paused ? "is paused, else it " : "", op->type == LH_OP_PUT ? "put" : "delete",
+                     op->key, op->rule, op->reason);
+        }
+    }
 }
 
 static gint by_service_name(gconstpointer a, gconstpointer b)
@@ -72,6 +134,7 @@ static gint by_service_name(gconstpointer a, gconstpointer b)
                   (*(const LhPartitionService *const *)b)->name);
 }
 
+/* Which services have a partition, and how much of it is used. */
 static void explain_partition(const LhPools *pools, const LhPartitionRecord *record,
                               GPtrArray *lines)
 {
@@ -84,71 +147,43 @@ static void explain_partition(const LhPools *pools, const LhPartitionRecord *rec
         for (guint u = 0; u < service->uses->len; u++) {
             const LhPartitionUse *use = &g_array_index(service->uses, LhPartitionUse, u);
             if (use->seat == record->seat)
-                lh_explain_line(lines, "service %s has it, with %" G_GINT64_FORMAT " bytes/s%s",
-                                service->name, use->used, use->dedicated ? ", for itself" : "");
+                line(lines, "service %s has it, with %" G_GINT64_FORMAT " bytes/s%s", service->name,
+                     use->used, use->dedicated ? ", for itself" : "");
         }
     }
-    if (capacity < 0)
-        lh_explain_line(lines, "%s",
-                        record->accepted == NULL ? "there is no such partition (any more)"
-                                                 : "what was accepted of it does not parse");
-    else
-        lh_explain_line(lines, "%" G_GINT64_FORMAT " of its %" G_GINT64_FORMAT " bytes/s are used",
-                        lh_partition_room_load(pools->partitions->room, record->seat), capacity);
+    if (capacity >= 0)
+        line(lines, "%" G_GINT64_FORMAT " of its %" G_GINT64_FORMAT " bytes/s are used",
+             lh_partition_room_load(pools->partitions->room, record->seat), capacity);
 }
 
-typedef struct {
-    const char *pool, *item;
-} About;
-
-static gboolean is_about(const LhOp *op, gconstpointer data)
+GPtrArray *lh_explain_pool(gconstpointer index, const LhPlanContext *context, const char *pool,
+                           const char *name, const char **state)
 {
-    const About *about = data;
-    g_autofree char *head = g_strconcat(about->pool, "/", NULL);
-    g_autofree char *tail = g_strconcat("/", about->item, NULL);
-
-    return g_str_has_prefix(op->name, head) && g_str_has_suffix(op->name, tail);
-}
-
-/* Of which kind an item of @pool is. */
-static const char *plural_of(const char *pool)
-{
-    LhKind kind = strcmp(pool, LH_POOL_RECOVERY) == 0  ? LH_KIND_RECOVERYTASK
-                  : strcmp(pool, LH_POOL_INDEXER) == 0 ? LH_KIND_PARTITION
-                                                       : LH_KIND_SEED;
-
-    return lh_kind_info(kind)->plural;
-}
-
-GPtrArray *lh_explain_in_pool(gconstpointer index, const LhPlanContext *context, const char *pool,
-                              const char *name, const char **state)
-{
-    const LhPools *pools = index;
-    const LhPoolView *view = lh_pools_view(pools, pool);
+    const LhPoolView *view = lh_pools_view(index, pool);
     const LhPoolItem *item = view == NULL ? NULL : lh_pool_item(view, name);
-    const LhPartitionRecord *partition = strcmp(pool, LH_POOL_INDEXER) == 0
-                                             ? lh_partitions_record(pools->partitions, name)
-                                             : NULL;
-    g_autofree char *object = g_strconcat(plural_of(pool), "/", name, NULL);
-    const About about = {pool, name};
-    const char *rule = NULL;
     GPtrArray *lines;
+    const char *owner;
 
-    if (item == NULL && partition == NULL)
+    if (item == NULL)
         return NULL;
     lines = g_ptr_array_new_with_free_func(g_free);
-    *state = "Waiting";
-    for (guint i = 0; item != NULL && item->assignments != NULL && i < item->assignments->len; i++)
-        explain_assignment(g_ptr_array_index(item->assignments, i), lines, state);
-    if (item == NULL || !lh_pool_item_assigned(item))
-        lh_explain_line(lines, "on no node");
-    if (partition != NULL) {
-        if (partition->users->len == 0 && strcmp(*state, "Waiting") == 0)
-            *state = "Unused";
-        explain_partition(pools, partition, lines);
+    *state = lh_pool_item_state(item, &owner);
+    if (item->subject != NULL && !lh_object_known(item->subject)) {
+        *state = "Unknown";
+        line(lines, "it does not parse (%s): mend or remove it", lh_object_error(item->subject));
+    } else if (item->subject == NULL) {
+        line(lines, "there is no object of this name in force");
     }
-    lh_explain_plans(&lh_pools_index, index, context, object, is_about, &about, lines, &rule);
-    if (g_strcmp0(rule, "parked") == 0)
-        *state = "Parked";
+    for (guint i = 0; item->assignments != NULL && i < item->assignments->len; i++)
+        explain_assignment(g_ptr_array_index(item->assignments, i), lines);
+    if (item->assignments == NULL)
+        line(lines, "on no node");
+    if (strcmp(pool, LH_POOL_INDEXER) == 0) {
+        const LhPools *pools = index;
+        const LhPartitionRecord *partition = lh_partitions_record(pools->partitions, name);
+        if (partition != NULL)
+            explain_partition(pools, partition, lines);
+    }
+    explain_plans(index, context, item, lines);
     return lines;
 }

@@ -20,6 +20,7 @@ CHECKS = ROOT / "tools/checks"
 JOBS = os.cpu_count()
 TAIL_LINES = 40
 SHOWN_FAILURES = 20
+WAITING = ("integration", "conformance", "chaos", "waits")
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 
@@ -95,12 +96,20 @@ def results_of(entry):
     return results
 
 
-def meson_tests(directory, *arguments, rebuild=False):
+def all_tests(directory, *arguments):
+    """First what keeps the cores busy, then what waits for processes and time: more of that at once."""
+    busy = [word for suite in WAITING for word in ("--no-suite", suite)]
+    waiting = [word for suite in WAITING for word in ("--suite", suite)]
+    return (meson_tests(directory, *busy, *arguments)
+            + meson_tests(directory, *waiting, *arguments, jobs=2 * JOBS + 1))
+
+
+def meson_tests(directory, *arguments, rebuild=False, jobs=JOBS):
     """The results of `meson test` with these arguments; none at all is a failure."""
     logs = ROOT / directory / "meson-logs"
     for old in logs.glob("stages*"):
         old.unlink()
-    result = run(["meson", "test", "-C", directory, "--num-processes", JOBS, "--logbase", "stages",
+    result = run(["meson", "test", "-C", directory, "--num-processes", jobs, "--logbase", "stages",
                   *([] if rebuild else ["--no-rebuild"]), *arguments])
     lines = [line for log in logs.glob("stages*.json")
              for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
@@ -122,11 +131,11 @@ def checks(quick):
 def gcc(quick):
     return build_failures("gcc") or (
         in_parallel(check, ["headers", "purity", "deploy"]) + [check("deploy", "--self-test")]
-        + meson_tests("build", *(["--no-suite", "slow"] if quick else [])))
+        + all_tests("build", *(["--no-suite", "slow"] if quick else [])))
 
 
 def asan(quick):
-    return build_failures("asan") or meson_tests("build-asan", "--no-suite", "slow", "--timeout-multiplier", 4)
+    return build_failures("asan") or all_tests("build-asan", "--no-suite", "slow", "--timeout-multiplier", 4)
 
 
 def tsan(quick):

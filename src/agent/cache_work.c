@@ -16,8 +16,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define RETRY_FIRST_MS 200
-#define RETRY_CAP_MS   5000
+#define RETRY_FIRST_MS  200
+#define RETRY_CAP_MS    5000
+#define MAX_SHOWN_BYTES 500
 
 /* So long after a start or a drop the same load has come again, or will not. */
 #define LEFTOVERS_MS (10 * 60 * 1000)
@@ -490,6 +491,14 @@ static void find_or_copy(Holding *h)
     }
 }
 
+static void fail_elsewhere(Holding *h, const char *uri)
+{
+    g_autofree char *published = lh_error_text(uri, MAX_SHOWN_BYTES);
+    g_autofree char *ordered = lh_error_text(h->assignment->uri, MAX_SHOWN_BYTES);
+    fail_with(h, LH_ERR_INVALID, "snapshot %s: is published at %s, but ordered from %s",
+              h->assignment->snapshot, published, ordered);
+}
+
 /* Does what is published agree with what is ordered? Fails the load if not. */
 static gboolean check_snapshot(Holding *h, const LhObject *object)
 {
@@ -502,8 +511,7 @@ static gboolean check_snapshot(Holding *h, const LhObject *object)
     else if (snapshot->live)
         fail_with(h, LH_ERR_INVALID, "snapshot %s: is still being written", name);
     else if (strcmp(uri, h->assignment->uri) != 0)
-        fail_with(h, LH_ERR_INVALID, "snapshot %s: is published at %.500s, but ordered from %.500s",
-                  name, uri, h->assignment->uri);
+        fail_elsewhere(h, uri);
     else if (snapshot->size_bytes != h->assignment->size_bytes)
         fail_with(h, LH_ERR_INVALID,
                   "snapshot %s: is published with %" G_GINT64_FORMAT

@@ -5,6 +5,8 @@
  */
 #include "base/errors.h"
 
+#include <string.h>
+
 typedef struct {
     const char *name;
     LhErrorClass class;
@@ -68,4 +70,15 @@ const char *lh_error_name(LhErrorCode code)
 {
     g_assert((guint)code < LH_N_ERRORS);
     return rows[code].name;
+}
+
+char *lh_error_text(const char *text, gsize most)
+{
+    gsize len = strnlen(text, most + 1);
+    if (len > most) {
+        /* A byte 10xxxxxx continues a character. */
+        for (len = most; len > 0 && ((guchar)text[len] & 0xc0) == 0x80;)
+            len--;
+    }
+    return g_strndup(text, len);
 }

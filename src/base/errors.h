@@ -50,5 +50,9 @@ LhErrorClass lh_gerror_class(const GError *error);
  * reached or not accepted, 4 refused, 1 all else and foreign domains. Not NULL. */
 int lh_gerror_exit_code(const GError *error);
 
+/* For a message: the first @most bytes of @text at most, which must be UTF-8, and no half of a character.
+ * g_free. */
+char *lh_error_text(const char *text, gsize most);
+
 /* "unknown_outcome" and so on, for logs and metric labels; static storage. */
 const char *lh_error_name(LhErrorCode code);

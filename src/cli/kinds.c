@@ -97,6 +97,8 @@ static const LhColumn recoverytasks[] = {
     {"PARTITION", LH_COLUMN_TEXT, "partition", FALSE},
     {"START", LH_COLUMN_TEXT, "startOffset", FALSE},
     {"END", LH_COLUMN_TEXT, "endOffset", FALSE},
+    {"STATE", LH_COLUMN_TEXT, "status.state", FALSE},
+    {"OWNER", LH_COLUMN_TEXT, "status.owner", FALSE},
     VALID,
     {"AGE", LH_COLUMN_AGE, "createdAt", FALSE},
     REVISION, END};

@@ -188,11 +188,14 @@ static void on_renewed(G_GNUC_UNUSED gint64 id, gint64 ttl_s, const GError *erro
             retry_later(lease, error, "lease not renewed", RENEW_BACKOFF_CAP_MS);
         return;
     }
+    gboolean was_over = !lh_lease_alive(lease);
     extend(lease, ask->sent_ms, ttl_s);
     /* An answer that comes after its own deadline proves nothing about now. */
-    if (lease->state != L_DOUBT || lh_mono_ms(lease->env) >= lease->deadline_ms)
+    if (!was_over || lh_mono_ms(lease->env) >= lease->deadline_ms)
         return;
-    set_state(lease, L_HELD);
+    /* After a stop of the process it may come before the doubt itself is noticed. */
+    if (lease->state == L_DOUBT)
+        set_state(lease, L_HELD);
     if (lease->funcs.renewed != NULL)
         lease->funcs.renewed(lease->data);
 }

@@ -19,7 +19,8 @@ typedef struct {
     /* The local deadline has moved (lh_lease_deadline_ms). Must not free or restart the lease. May be
      * NULL. */
     void (*extended)(gpointer data);
-    /* An answer came after doubt: the lease lives after all. May be NULL. */
+    /* An answer came after the deadline, with or without a doubt before it (a process that stood still hears
+     * of both at once): the lease lives after all. May be NULL. */
     void (*renewed)(gpointer data);
     /* etcd said that the lease does not exist. The LhLease is idle; lh_lease_restart asks for a new one. */
     void (*lost)(gpointer data);

@@ -90,7 +90,7 @@ struct LhHttpRequest {
     guint refs;
     gboolean gone;
     gboolean suspended; /* in libmicrohttpd, until the reply */
-    const char *method; /* interned */
+    char *method;
     char *path;
     const char *rest; /* points into path */
     char *peer;

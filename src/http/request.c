@@ -49,7 +49,7 @@ LhHttpRequest *lh_http_request_new(LhHttpConnection *connection, const char *met
     request->server = connection->server;
     request->connection = connection;
     request->refs = 1;
-    request->method = g_intern_string(method);
+    request->method = g_strdup(method);
     /* Until it is decoded: what there is to say of a request whose target cannot be. */
     request->path = g_strndup(connection->target, strcspn(connection->target, "?"));
     request->rest = "";
@@ -72,6 +72,7 @@ void lh_http_request_unref(LhHttpRequest *request)
     if (request->response != NULL) {
         MHD_destroy_response(request->response);
     }
+    g_free(request->method);
     g_free(request->path);
     g_free(request->peer);
     g_free(request->who);

@@ -152,14 +152,14 @@ static gboolean check_part_head(Part *part)
 {
     Fetch *f = part->fetch;
     const LhS3Exchange *e = &part->exchange;
-    gint64 last = MIN(part->end, e->range_total) - 1;
-    gint64 length = e->range_last - e->range_first + 1;
-    if (e->range_first != part->asked || e->range_last != last ||
+    gint64 last = MIN(part->end, e->range.total) - 1;
+    gint64 length = e->range.last - e->range.first + 1;
+    if (e->range.first != part->asked || e->range.last != last ||
         (e->content_length >= 0 && e->content_length != length))
         return fail(f, LH_ERR_INVALID, "the server sends another range than was asked for");
     if (f->total < 0)
-        return learn(part, e->range_total);
-    if (e->range_total != f->total)
+        return learn(part, e->range.total);
+    if (e->range.total != f->total)
         return fail(f, LH_ERR_CONFLICT, "it has changed while it was copied: its size");
     return TRUE;
 }
@@ -285,7 +285,7 @@ static gboolean part_ended(Part *part)
     if (f->error != NULL || !flush(part))
         return FALSE;
     LhS3Verdict verdict = lh_s3_exchange_verdict(e, f->job->uri, f->job->name, &after_ms, &why);
-    if (e->status == 416 && f->total < 0 && !f->plain && e->range_total <= 0) {
+    if (e->status == 416 && f->total < 0 && !f->plain && e->range.total <= 0) {
         f->plain = TRUE; /* it is empty, it seems */
         return TRUE;
     }

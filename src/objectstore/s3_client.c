@@ -174,43 +174,12 @@ static void forget_answer(LhS3Exchange *e)
     g_clear_pointer(&e->etag, g_free);
     g_clear_pointer(&e->bucket_region, g_free);
     e->content_length = -1;
-    e->range_first = e->range_last = e->range_total = -1;
+    e->range = LH_S3_RANGE_NONE;
     e->date_s = 0;
     if (e->body != NULL)
         g_string_free(e->body, TRUE);
     e->body = NULL;
     e->too_big = FALSE;
-}
-
-static gboolean take_number(const char **at, gint64 *out)
-{
-    char *end;
-    if (!g_ascii_isdigit(**at))
-        return FALSE;
-    guint64 value = g_ascii_strtoull(*at, &end, 10);
-    if (value >= (guint64)1 << 53)
-        return FALSE;
-    *out = (gint64)value;
-    *at = end;
-    return TRUE;
-}
-
-/* "bytes 0-99/1000"; "bytes * / 1000" without the blanks. */
-static void parse_range(LhS3Exchange *e, const char *at)
-{
-    gint64 first = -1, last = -1, total = -1;
-    if (!g_str_has_prefix(at, "bytes "))
-        return;
-    at += strlen("bytes ");
-    if (*at == '*')
-        at++;
-    else if (!take_number(&at, &first) || *at++ != '-' || !take_number(&at, &last))
-        return;
-    if (*at++ != '/' || !take_number(&at, &total) || *at != '\0')
-        return;
-    e->range_first = first;
-    e->range_last = last;
-    e->range_total = total;
 }
 
 static void take_header(LhS3Exchange *e, const char *name, const char *value)
@@ -219,10 +188,9 @@ static void take_header(LhS3Exchange *e, const char *name, const char *value)
         g_free(e->etag);
         e->etag = *value != '\0' ? g_strdup(value) : NULL;
     } else if (g_ascii_strcasecmp(name, "content-length") == 0) {
-        if (!take_number(&value, &e->content_length))
-            e->content_length = -1;
+        e->content_length = lh_s3_length_parse(value);
     } else if (g_ascii_strcasecmp(name, "content-range") == 0) {
-        parse_range(e, value);
+        lh_s3_range_parse(value, &e->range);
     } else if (g_ascii_strcasecmp(name, "date") == 0) {
         time_t date = curl_getdate(value, NULL);
         e->date_s = date > 0 ? (gint64)date : 0;

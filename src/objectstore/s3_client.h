@@ -8,6 +8,7 @@
 #pragma once
 
 #include "objectstore/backend.h"
+#include "objectstore/s3_range.h"
 #include "objectstore/s3_tuning.h"
 
 #include <curl/curl.h>
@@ -42,13 +43,13 @@ struct LhS3Exchange {
     gpointer data;
 
     /* The answer, as far as it has come. */
-    glong status;                                /* 0: none yet */
-    char *etag;                                  /* NULL: none */
-    gint64 content_length;                       /* -1: not said */
-    gint64 range_first, range_last, range_total; /* of Content-Range; -1: not said */
-    gint64 date_s;                               /* the server's clock; 0: not said */
-    char *bucket_region;                         /* NULL: not said */
-    GString *body;                               /* of an error too, cut at a limit */
+    glong status;          /* 0: none yet */
+    char *etag;            /* NULL: none */
+    gint64 content_length; /* -1: not said */
+    LhS3Range range;       /* of Content-Range */
+    gint64 date_s;         /* the server's clock; 0: not said */
+    char *bucket_region;   /* NULL: not said */
+    GString *body;         /* of an error too, cut at a limit */
     gboolean too_big;
 
     /* The session's. */

@@ -229,14 +229,12 @@ static gboolean is_word(const char *text)
 
 static char *one_line(const char *text)
 {
-    char *line = g_strndup(text, MAX_MESSAGE_BYTES);
+    char *line = lh_error_text(text, MAX_MESSAGE_BYTES);
     for (char *at = line; *at != '\0'; at++) {
         if (g_ascii_iscntrl(*at))
             *at = ' ';
     }
-    char *valid = g_utf8_make_valid(g_strstrip(line), -1);
-    g_free(line);
-    return valid;
+    return g_strstrip(line);
 }
 
 static void on_error_end(GMarkupParseContext *context, const char *name, gpointer data,

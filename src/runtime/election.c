@@ -192,15 +192,20 @@ void lh_election_regressed(Runner *runner)
     runner->key_create = runner->key_mod = runner->dead_create = runner->wait_rev = 0;
 }
 
+static void forget_key(Runner *runner)
+{
+    lh_election_step_down(runner, "its leader key is gone");
+    runner->key_create = runner->key_mod = 0;
+    runner->tainted = FALSE; /* what was sent compares a create revision that never comes again */
+}
+
 static void key_is_gone(Runner *runner)
 {
     LhRuntime *runtime = runner->runtime;
 
     if (runner->leads && runtime->options.fault_no_leader_watch)
         return;
-    lh_election_step_down(runner, "its leader key is gone");
-    runner->key_create = runner->key_mod = 0;
-    runner->tainted = FALSE; /* what was sent compares a create revision that never comes again */
+    forget_key(runner);
     if (runner->campaign == 0 && runner->campaign_retry == NULL && !runtime->stopping) {
         name_key(runner);
         campaign(runner);
@@ -243,8 +248,6 @@ void lh_election_update(Runner *runner)
         key_is_gone(runner);
         return;
     }
-    if (mine->create_rev == runner->dead_create)
-        return; /* deleted, but the mirror is not there yet */
     if (lh_object_lease(mine) != lh_lease_id(runtime->lease) &&
         !runtime->options.fault_no_leader_watch) {
         /* Somebody wrote over it, and it never goes away by itself: only another name helps. */
@@ -253,9 +256,13 @@ void lh_election_update(Runner *runner)
         lh_runtime_lease_is_gone(runtime);
         return;
     }
+    if (mine->create_rev == runner->dead_create)
+        return; /* deleted or written over, but the mirror is not there yet */
     if (runner->leads && runner->key_create != mine->create_rev) {
-        key_is_gone(runner);
-        return;
+        /* Gone and created again, by a campaign that came late: another epoch. */
+        if (runtime->options.fault_no_leader_watch)
+            return;
+        forget_key(runner);
     }
     runner->key_create = mine->create_rev;
     /* Not adopted from a key that lost its lease, so that the fence itself refuses what follows. */

@@ -5,6 +5,7 @@
  */
 #include "harness.h"
 #include "tests/fakes/relay.h"
+#include "tests/invariants/recorder.h"
 
 #include <glib/gstdio.h>
 #include <signal.h>
@@ -319,6 +320,11 @@ static void a_failing_task_waits_is_parked_and_tried_again(void **state)
     world_put(world, "decided/retries/recovery/bad",
               "{\"attempt\":4,\"notBefore\":1,\"message\":\"before\",\"node\":\"r-1\"}");
     world_wait(world, parked, NULL, "the task is parked");
+    g_autoptr(Run) listed = cli(manager, "get", "recoverytasks", NULL);
+    assert_non_null(strstr(listed->out, "Parked"));
+    g_autoptr(Run) why = cli(manager, "explain", "recovery/bad", NULL);
+    assert_int_equal(why->code, 0);
+    assert_non_null(strstr(why->out, "the broker is away"));
     check_runs(world, "bad 10-19\nbad 10-19\n");
     assert_true(metric(manager, "parked_items{pool=\"recovery\"}") == 1);
     touch(world, "finish");
@@ -334,13 +340,17 @@ static void what_takes_too_long_goes_elsewhere(void **state)
     World *world = *state;
     g_autofree char *exec = ticking(world);
 
-    manager_start(world, "manager", NULL);
+    Proc *manager = manager_start(world, "manager", NULL);
+
     world_put(world, "desired/settings/recovery-assigner",
               "{\"spec\":{\"recoveryTimeout\":\"3s\"}}");
     recovery_agent(world, "r-1", exec);
     publish(world, "slow", world->now_ms);
     g_autofree char *first = wait_holder(world, "slow", NULL);
     world_poll(world, both_tick, first, "the first node works");
+    g_autoptr(Run) listed = cli(manager, "get", "recoverytasks", NULL);
+    assert_non_null(strstr(listed->out, "Loading"));
+    assert_non_null(strstr(listed->out, first));
     recovery_agent(world, "r-2", exec);
     g_autofree char *next = wait_holder(world, "slow", first);
     world_poll(world, both_tick, next, "the next node works");
@@ -438,12 +448,55 @@ static void an_agent_that_is_cut_off(void **state)
     lose_a_node(*state, CUT_OFF);
 }
 
+static Recorder *record(World *world)
+{
+    g_autoptr(GError) error = NULL;
+    Recorder *recorder = recorder_start(world->env, world->client, PREFIX, NULL, &error);
+
+    if (recorder == NULL)
+        world_fail(world, "%s", error->message);
+    return recorder;
+}
+
+typedef struct {
+    const Recorder *recorder;
+    gint64 revision;
+} Heard;
+
+static gboolean has_heard(World *world, gpointer data)
+{
+    const Heard *heard = data;
+
+    return recorder_error(heard->recorder) != NULL ||
+           recorder_revision(heard->recorder) >= heard->revision;
+}
+
+/* The history so far keeps the invariants, and so many tasks were retired in it. Frees the recorder. */
+static void check_history(World *world, Recorder *recorder, guint tasks)
+{
+    const RecordedTolerance tolerance = RECORDED_TOLERANCE;
+    Heard heard = {recorder, world_put(world, TASK("end"), "{\"partition\":7}")};
+    RecordedResult result;
+
+    world_poll(world, has_heard, &heard, "the recorder has heard of all");
+    assert_null(recorder_error(recorder));
+    recorded_check(recorder_history(recorder), &tolerance, &result);
+    if (result.violations > 0)
+        world_fail(world, "%s", (char *)result.said->pdata[0]);
+    assert_true(result.did[INV_EXCLUSIVE] >= 2 * tasks);
+    assert_int_equal(result.counters.tasks_begun, tasks);
+    assert_int_equal(result.counters.tasks_done, tasks);
+    recorded_result_clear(&result);
+    recorder_free(recorder);
+}
+
 /* Three managers, of which those that lead die in the middle. */
 static void managers_change_in_the_middle(void **state)
 {
     World *world = *state;
     g_autofree char *exec = script(world, "work", SAY "\nsleep 0.3");
     Proc *managers[3];
+    Recorder *recorder = record(world);
     GString *expected = g_string_new(NULL);
 
     for (guint i = 0; i < 3; i++) {
@@ -463,6 +516,7 @@ static void managers_change_in_the_middle(void **state)
     world_wait(world, all_retired, NULL, "all tasks are retired");
     g_autofree char *text = g_string_free(expected, FALSE);
     check_runs(world, text);
+    check_history(world, recorder, 30);
 }
 
 /* Each program with the rights of its role and no more. */

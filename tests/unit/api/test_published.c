@@ -297,8 +297,7 @@ static void recovery_tasks_have_an_inclusive_range(void **state)
                    "{\"partition\":\"p\",\"startOffset\":0,\"endOffset\":-1}");
     assert_refused(LH_KIND_RECOVERYTASK, "{\"partition\":\"p\",\"startOffset\":7,\"endOffset\":5}",
                    "endOffset: must not be less than startOffset - 1 (an empty range)");
-    assert_refused(LH_KIND_RECOVERYTASK,
-                   "{\"partition\":\"p\",\"startOffset\":0,\"endOffset\":-2}",
+    assert_refused(LH_KIND_RECOVERYTASK, "{\"partition\":\"p\",\"startOffset\":0,\"endOffset\":-2}",
                    "endOffset: is -2, must be -1 or more");
 }
 

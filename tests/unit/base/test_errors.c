@@ -65,12 +65,36 @@ static void foreign_and_unknown_errors_are_retried(void **state)
     assert_int_equal(lh_gerror_class(negative), LH_CLASS_RETRY);
 }
 
+static void a_text_in_a_message_ends_between_characters(void **state)
+{
+    static const struct {
+        const char *text;
+        gsize most;
+        const char *shown;
+    } rows[] = {
+        {"", 0, ""},
+        {"abc", 3, "abc"},
+        {"abc", 2, "ab"},
+        {"a\u00e9", 3, "a\u00e9"},
+        {"a\u00e9", 2, "a"},
+        {"\u65e5", 2, ""},
+        {"\u65e5\u65e5", 5, "\u65e5"},
+        {"abc", 0, ""},
+    };
+
+    for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+        g_autofree char *shown = lh_error_text(rows[i].text, rows[i].most);
+        assert_string_equal(shown, rows[i].shown);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_code_has_its_class_and_name),
         cmocka_unit_test(gerrors_of_ours_have_the_class_of_their_code),
         cmocka_unit_test(foreign_and_unknown_errors_are_retried),
+        cmocka_unit_test(a_text_in_a_message_ends_between_characters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

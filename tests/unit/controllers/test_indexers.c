@@ -333,8 +333,7 @@ static void assert_explained(const World *world, const char *item, const char *s
     g_autoptr(GPtrArray) lines = NULL;
     g_autofree char *text = NULL;
 
-    assert_ptr_equal(lh_explain_index("indexer"), &lh_pools_index);
-    lines = lh_explain(world->pools, &context, "indexer", item, &said);
+    lines = lh_explain_pool(world->pools, &context, "indexer", item, &said);
     assert_non_null(lines);
     assert_string_equal(said, state);
     g_ptr_array_add(lines, NULL);
@@ -354,9 +353,9 @@ static void test_explained(void **state)
     put_loads(world, 2, loads);
     put(world, "desired/partitions/idle", "{\"spec\":{\"capacityBytesPerSecond\":70}}");
     step(world, "admission");
-    assert_null(lh_explain(world->pools, &context, "indexer", "p", &said));
+    assert_null(lh_explain_pool(world->pools, &context, "indexer", "p", &said));
     assert_explained(world, "p0", "Waiting", "wait-node: no indexer takes another partition");
-    assert_explained(world, "idle", "Unused", "0 of its 70 bytes/s are used");
+    assert_explained(world, "idle", "Waiting", "0 of its 70 bytes/s are used");
     join_pool(world, "indexer", "a-00000001", "");
     run(world, NAME);
     assert_explained(world, "p0", "Assigned", "assigned on node a-00000001");

@@ -5,6 +5,7 @@
  */
 /* links: fakes */
 /* suite: slow */
+/* suite: waits */
 #include "base/errors.h"
 #include "base/log.h"
 #include "etcd/transport_grpc.h"

@@ -14,6 +14,7 @@
 #include "runtime/runtime.h"
 #include "tests/fakes/env_sim.h"
 #include "tests/fakes/fake_etcd.h"
+#include "tests/unit/every.h"
 #include "tests/unit/runtime/tap.h"
 
 #include <setjmp.h>
@@ -302,6 +303,7 @@ static Manager *lab_manager_with(Lab *lab, const LhController *const *table,
     manager->name = g_strdup(options->instance);
     manager->env = sim_machine_new(lab->world, manager->name);
     manager->tap = tap_new(fake_etcd_connect(lab->server, manager->env, manager->name));
+    manager->tap->env = manager->env;
     manager->mirror = lh_mirror_new(manager->env, &manager->tap->etcd, P);
     manager->metrics = lh_metrics_new();
     lh_runtime_declare_metrics(manager->metrics);
@@ -474,5 +476,5 @@ static inline gboolean all_idle(Lab *lab)
 
 static inline gboolean quiet(Lab *lab)
 {
-    return converged(lab) && all_idle(lab);
+    return all_idle(lab) && converged(lab); /* the cheaper question first */
 }

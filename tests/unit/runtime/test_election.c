@@ -197,6 +197,58 @@ static void a_refused_write_is_believed(void **state)
     lab_free(lab);
 }
 
+/* The refused write comes before the watch: what it said of the key must not outlast what the mirror shows. */
+static void a_key_written_over_is_left_after_a_refused_write(void **state)
+{
+    Lab *lab = lab_new(16);
+    LhRuntimeOptions options = lab_options("m0");
+
+    options.max_in_flight = 1;
+    Manager *only = lab_manager_with(lab, controllers, &options);
+    wait_for(lab, one_leads, 1000);
+    g_autofree char *key = leader_key(only);
+    publish(lab, 0, 2000);
+    while (only->tap->decisions == 0)
+        pass(lab, 1);
+    fake_etcd_client_close_streams(only->tap->inner);
+    fake_etcd_put(lab->server, key, "{}", 0);
+    wait_for(lab, none_leads, 40);
+    assert_int_equal(metric(only, "fenced_writes_rejected_total", NULL), 1);
+    wait_for(lab, one_leads, 10000);
+    wait_for(lab, quiet, 10000);
+    lab_free(lab);
+}
+
+/* What made it the first came while it stood still, as did the answer that keeps its lease: it hears of
+ * the one when by the clock the lease is over, and of the other, which says that it is not, after that. */
+static void what_came_during_a_pause_makes_it_lead(void **state)
+{
+    guint after = 0;
+
+    for (guint64 seed = 100; seed < 130; seed += every()) {
+        Lab *lab = lab_new(seed);
+        Manager *first = lab_manager(lab, "m0"), *second;
+        wait_for(lab, one_leads, 1000);
+        second = lab_manager(lab, "m1");
+        pass(lab, 1000);
+        while (g_hash_table_size(second->tap->asks) == 0)
+            sim_world_step(lab->world);
+        gint64 held_until_ms = second->tap->held_until_ms;
+        g_autofree char *key = leader_key(first);
+        sim_machine_pause(second->env);
+        manager_crash(first);
+        fake_etcd_delete(lab->server, key, NULL);
+        pass(lab, held_until_ms - lh_mono_ms(second->env) + 500);
+        sim_machine_resume(second->env);
+        sim_world_step(lab->world);
+        pass(lab, 1);
+        after += second->tap->held_until_ms > held_until_ms;
+        wait_for(lab, one_leads, 100);
+        lab_free(lab);
+    }
+    assert_true(after > 0);
+}
+
 static void a_revoked_lease_is_replaced(void **state)
 {
     Lab *lab = lab_new(6);
@@ -263,7 +315,7 @@ static gboolean deciding(Lab *lab)
  * next plan. */
 static void what_was_abandoned_is_voided_first(void **state)
 {
-    for (guint64 seed = 20; seed < 40; seed++) {
+    for (guint64 seed = 20; seed < 40; seed += every()) {
         Lab *lab = lab_new(seed);
         Manager *only = lab_manager(lab, "m0");
         wait_for(lab, one_leads, 1000);
@@ -334,7 +386,7 @@ static void a_paused_leader_writes_nothing_afterwards(void **state)
     double rejected = 0;
     guint work = 0;
 
-    for (guint64 seed = 40; seed < 50; seed++)
+    for (guint64 seed = 40; seed < 50; seed += every())
         pause_past_the_lease(FALSE, seed, &rejected, &work);
     assert_int_equal(rejected, 0); /* the local deadline held it back */
     assert_true(work > 0);
@@ -342,7 +394,7 @@ static void a_paused_leader_writes_nothing_afterwards(void **state)
 
 static void without_its_other_guards_the_fence_holds_it(void **state)
 {
-    for (guint64 seed = 40; seed < 50; seed++) {
+    for (guint64 seed = 40; seed < 50; seed += every()) {
         double rejected = 0;
         guint work = 0;
         pause_past_the_lease(TRUE, seed, &rejected, &work);
@@ -441,6 +493,8 @@ int main(void)
         cmocka_unit_test(a_deleted_leader_key_is_stepped_down_from),
         cmocka_unit_test(a_leader_key_written_over_is_left_behind),
         cmocka_unit_test(a_refused_write_is_believed),
+        cmocka_unit_test(a_key_written_over_is_left_after_a_refused_write),
+        cmocka_unit_test(what_came_during_a_pause_makes_it_lead),
         cmocka_unit_test(a_revoked_lease_is_replaced),
         cmocka_unit_test(in_doubt_it_is_silent_and_then_goes_on),
         cmocka_unit_test(what_was_abandoned_is_voided_first),

@@ -425,7 +425,7 @@ static void freed_after(guint64 seed, guint steps)
 
 static void it_can_be_freed_at_any_step(void **state)
 {
-    for (guint steps = 0; steps < 560; steps += 1 + steps / 100)
+    for (guint steps = 0; steps < 560; steps += (1 + steps / 100) * every())
         freed_after(60 + steps, steps);
 }
 
