@@ -183,16 +183,23 @@ static void take_failed(Round *round, const LhFleetAssignment *assignment)
     lh_plan_end(round->plan);
 }
 
+/* A registration never comes again, but with a backup. */
+static void rely_on_loss(Round *round, const LhFleetAssignment *assignment)
+{
+    g_autofree char *registration = g_strconcat(LH_POOL_CACHE "/", assignment->node->id, NULL);
+
+    if (!LH_BUG(LOST_NODE_UNCHECKED))
+        lh_plan_rely(round->plan, LH_KIND_NODE, registration, 0);
+}
+
 static void drop_lost(Round *round, const LhFleetAssignment *assignment, const char *rule,
                       const char *reason)
 {
     const LhFleetReplica *replica = assignment->replica;
-    g_autofree char *registration = g_strconcat(LH_POOL_CACHE "/", assignment->node->id, NULL);
 
     lh_plan_begin(round->plan);
     delete_assignment(round, assignment, rule, reason);
-    if (!LH_BUG(LOST_NODE_UNCHECKED))
-        lh_plan_rely(round->plan, LH_KIND_NODE, registration, 0);
+    rely_on_loss(round, assignment);
     /* Wanted again meanwhile, it would have had to wait for its node. */
     if (is_due(round, replica)) {
         lh_plan_rely(round->plan, LH_KIND_REPLICA, replica->name,
@@ -235,6 +242,7 @@ static gboolean move_back(Round *round, const LhFleetAssignment *assignment)
     reason = g_strdup_printf("%s came back as %s", host->name, node->id);
     lh_plan_begin(round->plan);
     delete_assignment(round, assignment, "node-returned", reason);
+    rely_on_loss(round, assignment);
     load(round, replica, node, "placed-returned", reason);
     lh_plan_end(round->plan);
     return TRUE;

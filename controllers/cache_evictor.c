@@ -128,7 +128,20 @@ static gint64 leaves_window_at(const LhOrdered *row)
     return row->at + SLICE_MS + WINDOW_MS;
 }
 
-/* How many of what was reserved last are still to be ordered: due then, and unchanged since. */
+/* How many were ordered away after @revision, and are not gone yet. */
+static gint64 ordered_since(const Round *round, gint64 revision)
+{
+    gint64 n = 0;
+
+    for (GTreeNode *node = g_tree_node_last(round->fleet->evicting);
+         node != NULL && ((const LhFleetAssignment *)lh_tree_record(node))->evicting_rev > revision;
+         node = g_tree_node_previous(node))
+        n++;
+    return n;
+}
+
+/* How many of what was reserved last are still to be ordered: due then, and unchanged since. What is due
+ * because its service or snapshot was deleted may be so since later: so no more than were not ordered yet. */
 static gint64 pending(const Round *round)
 {
     const LhStatus *status = round->status;
@@ -141,7 +154,7 @@ static gint64 pending(const Round *round)
     if (leaves_window_at(last) <= round->context->now_ms)
         return 0;
     g_autoptr(GPtrArray) targets = eligible(round->fleet, last->at, status->o.mod_rev, &next_ms);
-    return MIN(status->reserved, targets->len);
+    return MIN(MAX(0, status->reserved - ordered_since(round, status->o.mod_rev)), targets->len);
 }
 
 static gint64 ordered_lately(const Round *round)
@@ -232,7 +245,7 @@ static void write_status(Round *round, gint64 more, gint64 open, const char *rul
 /* Assigned, and not ordered away. */
 static gint64 held(const Round *round)
 {
-    return round->fleet->assigned_items - round->fleet->evicting_items;
+    return round->fleet->assigned_items - g_tree_nnodes(round->fleet->evicting);
 }
 
 static gboolean too_much(const Round *round, gint64 now_due, gint64 lately)
@@ -287,6 +300,7 @@ static void release(Round *round, const char *rule, const char *reason)
     lh_plan_end(round->plan);
 }
 
+/* Somebody wrote it after the plan that the Brake stands for; by revisions, as clocks differ. */
 static gboolean confirmed_now(const Round *round)
 {
     const LhAccepted *accepted = g_hash_table_lookup(round->fleet->confirmations, "cache-evictor");
@@ -295,7 +309,7 @@ static gboolean confirmed_now(const Round *round)
 
     return confirmation != NULL &&
            g_strcmp0(confirmation->plan_hash, round->brake->plan_hash) == 0 &&
-           accepted->accepted_at >= round->brake->since &&
+           accepted->revision > round->brake->revision &&
            round->context->now_ms - accepted->accepted_at <= WINDOW_MS;
 }
 
@@ -325,6 +339,13 @@ static void note_braked(Round *round, const Targets *frozen)
     }
 }
 
+/* It came back with a backup, perhaps confirmed: what it stands for must be looked at again. */
+static gboolean is_old(const Round *round)
+{
+    return round->context->regressed && !LH_BUG(OLD_CONFIRMATION_COUNTS) &&
+           lh_brake_is_old(round->brake, round->context->regressed_rev);
+}
+
 /* With a Brake: only what it stands for, and only once it is confirmed. */
 static void plan_braked(Round *round, const Targets *due)
 {
@@ -333,6 +354,13 @@ static void plan_braked(Round *round, const Targets *due)
                                            round->brake->revision, &next_ms);
     g_autofree char *hash = hash_of(frozen);
 
+    if (is_old(round)) {
+        if (due->len == 0)
+            release(round, "released", "it came back with a backup, and nothing would go now");
+        else
+            brake(round, due, lately);
+        return;
+    }
     if (round->brake->confirmed_at >= 0) {
         if (frozen->len == 0)
             release(round, "carried-out", "the confirmed plan is carried out");

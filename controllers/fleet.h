@@ -115,7 +115,8 @@ struct LhFleetAssignment {
     gint64 bytes;
     gint64 items;
     gboolean restored, loading, evicting;
-    gboolean unsized; /* neither it nor its snapshot says how many bytes: bytes is 0 */
+    gint64 evicting_rev; /* mod revision of the order, while it is evicting */
+    gboolean unsized;    /* neither it nor its snapshot says how many bytes: bytes is 0 */
     LhFleetWatch watch;
     gint64 watch_ms; /* since when: its order, or of a zombie what its node says */
 };
@@ -188,7 +189,7 @@ typedef struct {
     LhPlaces *places; /* the hosts that take work */
 
     gint64 assigned_items; /* cache assignments, evictions under way included */
-    gint64 evicting_items; /* of them: evictions */
+    GTree *evicting;       /* LhFleetAssignment of them by evicting_rev: evictions */
 
     LhSlab slab; /* of the LhFleetSnapshot */
 } LhFleet;

@@ -58,6 +58,15 @@ static gint by_presence(gconstpointer a, gconstpointer b, gpointer data)
     return strcmp(((const LhFleetPresence *)a)->key, ((const LhFleetPresence *)b)->key);
 }
 
+static gint by_order(gconstpointer a, gconstpointer b, gpointer data)
+{
+    const LhFleetAssignment *left = a, *right = b;
+    gint order = compare_i64(left->evicting_rev, right->evicting_rev);
+
+    (void)data;
+    return order != 0 ? order : strcmp(left->key, right->key);
+}
+
 static gint by_watch(gconstpointer a, gconstpointer b, gpointer data)
 {
     const LhFleetAssignment *left = a, *right = b;
@@ -91,6 +100,7 @@ void lh_fleet_trees_init(LhFleet *fleet)
     fleet->todo = g_tree_new_full(by_replica_name, NULL, NULL, NULL);
     fleet->admit_todo = g_tree_new_full(by_subject, NULL, NULL, NULL);
     fleet->health_todo = g_tree_new_full(by_presence, NULL, NULL, NULL);
+    fleet->evicting = g_tree_new_full(by_order, NULL, NULL, NULL);
     fleet->unsettled = g_tree_new_full(by_watch, NULL, NULL, NULL);
     fleet->count_todo = g_tree_new_full(by_service_name, NULL, NULL, NULL);
     fleet->stuck_said = g_tree_new_full(by_text, NULL, g_free, (GDestroyNotify)lh_object_unref);
@@ -108,6 +118,7 @@ void lh_fleet_trees_clear(LhFleet *fleet)
     g_tree_unref(fleet->todo);
     g_tree_unref(fleet->admit_todo);
     g_tree_unref(fleet->health_todo);
+    g_tree_unref(fleet->evicting);
     g_tree_unref(fleet->unsettled);
     g_tree_unref(fleet->count_todo);
     g_tree_unref(fleet->stuck_said);
@@ -490,7 +501,8 @@ void lh_fleet_uncount(LhFleet *fleet, LhFleetAssignment *assignment)
     lh_places_touch(fleet->places, assignment->node->host);
     count(assignment, -1);
     fleet->assigned_items -= assignment->items;
-    fleet->evicting_items -= assignment->evicting;
+    if (assignment->evicting)
+        g_tree_remove(fleet->evicting, assignment);
     assignment->bytes = assignment->items = 0;
     assignment->loading = assignment->evicting = assignment->unsized = FALSE;
 }
@@ -517,7 +529,10 @@ static void recount(LhFleet *fleet, LhFleetAssignment *assignment)
                           lh_fleet_snapshot_object(assignment->replica->snapshot) == NULL;
     count(assignment, 1);
     fleet->assigned_items += assignment->items;
-    fleet->evicting_items += assignment->evicting;
+    if (!assignment->evicting)
+        return;
+    assignment->evicting_rev = assignment->object->mod_rev;
+    g_tree_insert(fleet->evicting, assignment, assignment);
 }
 
 static LhFleetWatch watch_of(const LhFleetAssignment *assignment, gint64 *since)

@@ -271,12 +271,31 @@ static void on_void(gpointer data)
     leave(data, LH_LEFT_ETCD_CHANGED);
 }
 
+/* What was heard is still true. What was written may be lost all the same: a backup can be younger than
+ * the last order and older than its answer. */
+static void on_again(gpointer data)
+{
+    LhAgent *agent = data;
+    if (takes_orders(agent))
+        lh_items_verify(agent->items);
+}
+
 static void start_follows(LhAgent *agent)
 {
     static const LhFollowFuncs funcs[N_FOLLOWS] = {
-        [FOLLOW_REGISTRATION] = {on_opened, registration_put, registration_gone, on_void},
-        [FOLLOW_HEALTH] = {on_opened, health_put, health_gone, on_void},
-        [FOLLOW_ASSIGNMENTS] = {on_opened, assignment_put, assignment_gone, on_void},
+        [FOLLOW_REGISTRATION] = {.opened = on_opened,
+                                 .put = registration_put,
+                                 .gone = registration_gone,
+                                 .void_ = on_void},
+        [FOLLOW_HEALTH] = {.opened = on_opened,
+                           .put = health_put,
+                           .gone = health_gone,
+                           .void_ = on_void},
+        [FOLLOW_ASSIGNMENTS] = {.opened = on_opened,
+                                .again = on_again,
+                                .put = assignment_put,
+                                .gone = assignment_gone,
+                                .void_ = on_void},
     };
     const char *keys[N_FOLLOWS] = {agent->registration_key, agent->health_key,
                                    agent->assignments_prefix};
@@ -381,6 +400,7 @@ static void set_registered(LhAgent *agent, gint64 revision)
         .search = agent->pool->search,
         .exclusive = agent->pool->exclusive,
         .unregistered = unregistered_by_write,
+        .lost = on_void,
         .data = agent,
     };
     agent->items = lh_items_new(&options);
@@ -423,27 +443,17 @@ static void on_register(const LhTxnReply *reply, const GError *error, gpointer d
             register_again(agent); /* create-only: asking again finds out whether it was done */
         return;
     }
-    gint64 revision = reply->header.revision;
-    if (!reply->succeeded) {
-        const LhRangeReply *found = &reply->ops[0].range;
-        if (found->n_kvs == 0 || found->kvs[0].lease != agent->lease_id) {
-            leave(agent, LH_LEFT_REGISTRATION_GONE); /* the id is somebody else's */
-            return;
-        }
-        revision = found->kvs[0].mod_rev; /* an earlier attempt whose answer was lost */
+    /* Registration, health, assignments: after the put, or as they are without it. */
+    const LhTxnOpReply *found = reply->succeeded ? reply->ops + 1 : reply->ops;
+    const LhKv *own = found[0].range.n_kvs > 0 ? &found[0].range.kvs[0] : NULL;
+    if (own == NULL || own->lease != agent->lease_id) {
+        leave(agent, LH_LEFT_REGISTRATION_GONE); /* the id is somebody else's */
+        return;
     }
-    const LhKv own = {
-        .key = agent->registration_key,
-        .key_len = strlen(agent->registration_key),
-        .value = "",
-        .mod_rev = revision,
-        .create_rev = revision,
-        .lease = agent->lease_id,
-    };
-    set_registered(agent, revision);
-    lh_follow_seed(agent->follows[FOLLOW_REGISTRATION], &own);
-    seed(agent, &reply->ops[1], FOLLOW_HEALTH);
-    seed(agent, &reply->ops[2], FOLLOW_ASSIGNMENTS);
+    set_registered(agent, own->mod_rev); /* perhaps of an attempt whose answer was lost */
+    lh_follow_seed(agent->follows[FOLLOW_REGISTRATION], own);
+    seed(agent, &found[1], FOLLOW_HEALTH);
+    seed(agent, &found[2], FOLLOW_ASSIGNMENTS);
     lh_follow_flow(agent->follows[FOLLOW_ASSIGNMENTS]);
 }
 
@@ -456,19 +466,19 @@ static void register_node(gpointer data)
     const LhCompare compares[] = {lh_compare_create(agent->registration_key, 0)};
     LhTxnOp assignments = lh_txn_range(agent->assignments_prefix);
     assignments.range_end = agent->assignments_end;
-    const LhTxnOp success[] = {
+    const LhTxnOp ops[] = {
         lh_txn_put(agent->registration_key, value, agent->lease_id),
+        lh_txn_range(agent->registration_key),
         lh_txn_range(agent->health_key),
         assignments,
     };
-    const LhTxnOp failure[] = {lh_txn_range(agent->registration_key), success[1], success[2]};
     const LhTxnRequest request = {
         .compares = compares,
         .n_compares = G_N_ELEMENTS(compares),
-        .success = success,
-        .n_success = G_N_ELEMENTS(success),
-        .failure = failure,
-        .n_failure = G_N_ELEMENTS(failure),
+        .success = ops,
+        .n_success = G_N_ELEMENTS(ops),
+        .failure = ops + 1,
+        .n_failure = G_N_ELEMENTS(ops) - 1,
     };
     agent->call = lh_etcd_txn(agent->etcd, &request, on_register, agent);
 }

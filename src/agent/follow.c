@@ -2,8 +2,9 @@
  * Following a small range: the watcher does the watching; here is what to do when it has lost its
  * place.
  *
- * The table remembers the mod revision of each key that exists, so that a list can be told apart
- * from what was heard, and so that nothing is reported twice.
+ * The table remembers each key that exists, so that a list can be told apart from what was heard, and
+ * so that nothing is reported twice. Up to the last revision that was heard a list must agree with it:
+ * what a restored etcd says of revisions that were heard otherwise is not news but another history.
  */
 #include "agent/follow.h"
 
@@ -19,7 +20,7 @@ struct LhFollow {
     char *key, *range_end;
     const LhFollowFuncs *funcs;
     gpointer data;
-    GHashTable *known; /* key → gint64 mod revision */
+    GHashTable *known; /* key → Known */
     LhWatcher *watcher;
     gboolean opened;
     GPtrArray *held; /* of Held: heard, not reported; NULL: reported at once */
@@ -34,6 +35,11 @@ typedef struct {
     LhKv kv; /* strings owned */
 } Held;
 
+typedef struct {
+    gint64 mod_rev;
+    guint value; /* hash */
+} Known;
+
 static void start_watcher(LhFollow *f, gint64 start_revision);
 
 static void held_free(gpointer data)
@@ -44,19 +50,26 @@ static void held_free(gpointer data)
     g_free(held);
 }
 
+static Known known_of(const LhKv *kv)
+{
+    g_autoptr(GBytes) value = g_bytes_new_static(kv->value, kv->value_len);
+    return (Known){.mod_rev = kv->mod_rev, .value = g_bytes_hash(value)};
+}
+
 static void report_put(LhFollow *f, const LhKv *kv)
 {
-    const gint64 *known = g_hash_table_lookup(f->known, kv->key);
-    if (known != NULL && kv->mod_rev <= *known)
+    const Known *known = g_hash_table_lookup(f->known, kv->key);
+    if (known != NULL && kv->mod_rev <= known->mod_rev)
         return;
-    g_hash_table_insert(f->known, g_strdup(kv->key), g_memdup2(&kv->mod_rev, sizeof kv->mod_rev));
+    const Known now = known_of(kv);
+    g_hash_table_insert(f->known, g_strdup(kv->key), g_memdup2(&now, sizeof now));
     f->funcs->put(kv, f->data);
 }
 
 static void report_gone(LhFollow *f, const char *key, gint64 rev)
 {
-    const gint64 *known = g_hash_table_lookup(f->known, key);
-    if (known == NULL || rev <= *known)
+    const Known *known = g_hash_table_lookup(f->known, key);
+    if (known == NULL || rev <= known->mod_rev)
         return;
     g_autofree char *copy = g_strdup(key);
     g_hash_table_remove(f->known, copy);
@@ -82,10 +95,12 @@ static void hear(LhFollow *f, const LhKv *kv, gboolean gone)
 static void on_opened(gpointer data)
 {
     LhFollow *f = data;
-    if (f->opened)
-        return;
+    gboolean again = f->opened;
     f->opened = TRUE;
-    f->funcs->opened(f->data);
+    if (!again)
+        f->funcs->opened(f->data);
+    else if (f->funcs->again != NULL)
+        f->funcs->again(f->data);
 }
 
 static void on_events(const LhEtcdEvent *events, gsize n, gint64 revision, gpointer data)
@@ -102,6 +117,22 @@ static gint compare_mod_rev(gconstpointer a, gconstpointer b)
     return (x->mod_rev > y->mod_rev) - (x->mod_rev < y->mod_rev);
 }
 
+/* Whether the list can be of the history that was heard. While what was heard is held back nothing
+ * has been made of it, and the list replaces it. */
+static gboolean agrees(const LhFollow *f, const LhRangeReply *reply)
+{
+    if (reply->header.revision < f->revision)
+        return FALSE;
+    for (gsize i = 0; f->held == NULL && i < reply->n_kvs; i++) {
+        const LhKv *kv = &reply->kvs[i];
+        const Known *known = g_hash_table_lookup(f->known, kv->key), now = known_of(kv);
+        gboolean same = known != NULL && known->mod_rev == now.mod_rev && known->value == now.value;
+        if (!same && kv->mod_rev <= MAX(f->revision, known != NULL ? known->mod_rev : 0))
+            return FALSE;
+    }
+    return TRUE;
+}
+
 static void list(gpointer data);
 
 static void on_list(const LhRangeReply *reply, const GError *error, gpointer data)
@@ -116,7 +147,7 @@ static void on_list(const LhRangeReply *reply, const GError *error, gpointer dat
         return;
     }
     f->attempt = 0;
-    if (reply->header.revision < f->revision) {
+    if (!agrees(f, reply)) {
         f->funcs->void_(f->data);
         return;
     }

@@ -15,11 +15,14 @@ typedef struct LhFollow LhFollow;
 typedef struct {
     /* The watch is open for the first time: everything written from now on will be heard. */
     void (*opened)(gpointer data);
+    /* The watch is open again after a gap, perhaps to another history that agrees with all that was
+     * heard here. May be NULL. */
+    void (*again)(gpointer data);
     /* None of these may free the follow. */
     void (*put)(const LhKv *kv, gpointer data);
     void (*gone)(const char *key, gint64 rev, gpointer data); /* rev: of the deletion, or later */
-    /* etcd is not what it was: its revision went back or its cluster id changed (restored from a
-     * backup). Nothing heard before means anything. The follow is dead; free it, but not in
+    /* etcd is not what it was: its revision went back, its cluster id changed, or it has
+     * something else at a revision that was heard already (restored from a backup). Nothing heard before means anything. The follow is dead; free it, but not in
      * here. */
     void (*void_)(gpointer data);
 } LhFollowFuncs;

@@ -237,6 +237,11 @@ void lh_item_writer_hurry(LhItemWriter *w)
     kick(w);
 }
 
+gint64 lh_item_writer_revision(const LhItemWriter *w)
+{
+    return w->call != 0 || w->unsure || w->must_read ? -1 : w->mod_rev;
+}
+
 void lh_item_writer_free(LhItemWriter *w)
 {
     if (w == NULL)

@@ -9,6 +9,7 @@
 
 #include "agent/item_writer.h"
 #include "agent/orders.h"
+#include "agent/written.h"
 #include "base/log.h"
 
 #define PROGRESS_WRITES  9 /* after the first "loading": ten writes for one load */
@@ -22,6 +23,7 @@ struct LhItems {
     char *prefix, *pool, *id, *registration_key;
     LhItemScope scope;
     GHashTable *table; /* item name → Item */
+    LhWritten *written;
 };
 
 typedef struct {
@@ -163,9 +165,26 @@ static void compose(LhItemWrite *write, gpointer data)
     compose_search(item, write);
 }
 
+/* What deleted the search key may have been sent before another item of the snapshot announced itself, and
+ * committed after it. */
+static void announce_others(const Item *item)
+{
+    GHashTableIter iter;
+    gpointer value;
+    g_hash_table_iter_init(&iter, item->set->table);
+    while (g_hash_table_iter_next(&iter, NULL, &value)) {
+        const Item *other = value;
+        if (other != item && lh_order_served(&other->order) && other->held != NULL &&
+            g_strcmp0(other->held->snapshot, item->held->snapshot) == 0)
+            lh_item_writer_touch(other->writer);
+    }
+}
+
 static gboolean committed(const LhItemWrite *write, gpointer data)
 {
     Item *item = data;
+    if (write->search == LH_SEARCH_DELETE)
+        announce_others(item);
     if (write->search == LH_SEARCH_DELETE ||
         (write->search == LH_SEARCH_PUT && write->state != LH_ITEM_LIVE))
         item->announced = FALSE;
@@ -402,6 +421,39 @@ void lh_items_work_released(LhItems *items, const char *name, const GError *erro
         item->again = lh_timer_in(items->o.env, pause, release_again, item);
 }
 
+static gint64 revision_of(const char *name, gpointer data)
+{
+    const Item *item = g_hash_table_lookup(((LhItems *)data)->table, name);
+    return item != NULL ? lh_item_writer_revision(item->writer) : 0;
+}
+
+static void foreach_name(void (*func)(const char *name, gpointer data), gpointer func_data,
+                         gpointer data)
+{
+    GHashTableIter iter;
+    gpointer name;
+    g_hash_table_iter_init(&iter, ((LhItems *)data)->table);
+    while (g_hash_table_iter_next(&iter, &name, NULL))
+        func(name, func_data);
+}
+
+static void written_over(const char *name, gpointer data)
+{
+    Item *item = g_hash_table_lookup(((LhItems *)data)->table, name);
+    lh_item_writer_touch(item->writer);
+}
+
+static void written_lost(gpointer data)
+{
+    LhItems *items = data;
+    items->o.lost(items->o.data);
+}
+
+void lh_items_verify(LhItems *items)
+{
+    lh_written_verify(items->written);
+}
+
 guint lh_items_count(const LhItems *items, LhItemState state)
 {
     guint n = 0;
@@ -433,6 +485,14 @@ LhItems *lh_items_new(const LhItemsOptions *options)
         .data = options->data,
     };
     items->table = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, item_free);
+    g_autofree char *below = g_strdup_printf("%sactual/items/%s/%s/", items->prefix, items->pool,
+                                             items->id);
+    const LhWrittenFuncs funcs = {.foreach = foreach_name,
+                                  .revision = revision_of,
+                                  .over = written_over,
+                                  .lost = written_lost};
+    items->written = lh_written_new(options->env, options->etcd, below, options->lease, &funcs,
+                                    items);
     return items;
 }
 
@@ -440,6 +500,7 @@ void lh_items_free(LhItems *items)
 {
     if (items == NULL)
         return;
+    lh_written_free(items->written);
     g_hash_table_unref(items->table);
     g_free(items->prefix);
     g_free(items->pool);

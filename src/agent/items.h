@@ -3,7 +3,7 @@
  * follow.
  *
  * Made when the node has registered, freed when that registration is over. Joins orders.c (what to
- * do), item_writer.c (what is known of it) and the pool's work. Loop thread.
+ * do), item_writer.c and written.c (what is known of it) and the pool's work. Loop thread.
  */
 #pragma once
 
@@ -28,6 +28,8 @@ typedef struct {
     gboolean search;    /* live items have search keys (the cache pool) */
     gboolean exclusive; /* a done is put without the lease: it outlives this node */
     void (*unregistered)(gpointer data);
+    /* etcd has not got what was written there: it was restored from a backup. */
+    void (*lost)(gpointer data);
     gpointer data;
 } LhItemsOptions;
 
@@ -41,6 +43,10 @@ void lh_items_free(LhItems *items);
 void lh_items_put(LhItems *items, const char *item, const LhKv *kv);
 /* … was deleted, at @rev. */
 void lh_items_gone(LhItems *items, const char *item, gint64 rev);
+
+/* etcd may have been restored from a backup: finds out whether all that was written is there (else:
+ * lost). Asks until it is answered; what somebody else has written over is written again. */
+void lh_items_verify(LhItems *items);
 
 guint lh_items_count(const LhItems *items, LhItemState state);
 

@@ -23,7 +23,9 @@
     X(WATCH_SKIPS_ONE, "watch-skips-one", 12, "a watch resumes one revision too late")             \
     X(TORN_REVISION, "torn-revision", 12, "a fragment is taken for a whole revision")              \
     X(REGRESSION_IGNORED, "regression-ignored", 12, "a restored etcd puts nothing on the brake")   \
-    X(OLD_ANSWER_COUNTS, "old-answer-counts", 12, "an answer to an older order counts")            \
+    X(OLD_CONFIRMATION_COUNTS, "old-confirmation-counts", 120,                                     \
+      "what was confirmed before etcd went back is confirmed")                                     \
+    X(OLD_ANSWER_COUNTS, "old-answer-counts", 120, "an answer to an older order counts")           \
     X(END_WITHOUT_ANSWER, "end-without-answer", 3, "an evicted assignment goes unanswered")        \
     X(LOST_NODE_UNCHECKED, "lost-node-unchecked", 3, "a lost node's registration is not compared") \
     X(NO_FAILURE_GRACE, "no-failure-grace", 3, "a lost node's items do not wait for its return")   \

@@ -64,6 +64,7 @@ struct LhWatcher {
     gint64 witness_rev;
     gboolean witness_gone; /* it was a deletion */
     gboolean listed;       /* it is of the list before; it may be of any age */
+    guint streams;         /* that etcd has confirmed */
     gboolean proving;      /* open, but nothing is delivered before the proof */
     LhCallId proof;        /* the read of the witness at `proof_rev` */
     gint64 proof_rev;
@@ -378,7 +379,7 @@ static void on_witness(const LhRangeReply *reply, const GError *error, gpointer 
     LhWatcher *watcher = data;
     watcher->proof = 0;
     if (error != NULL && g_error_matches(error, LH_ERROR, LH_ERR_COMPACTED)) {
-        if (watcher->listed)
+        if (watcher->listed && watcher->streams == 1)
             go_on(watcher); /* another list would show the same */
         else
             stop(watcher,
@@ -411,9 +412,22 @@ static void read_witness(LhWatcher *watcher, gint64 revision)
                                              on_witness, watcher);
 }
 
+/* A list tells nothing of what was deleted last: its witness is older than its revision. While the stream
+ * was away, another history may have come that has the witness and not those deletions. */
+static gboolean may_lack_deletions(const LhWatcher *watcher)
+{
+    return watcher->streams > 1 && watcher->listed && watcher->witness != NULL &&
+           watcher->witness_rev + 1 < watcher->cursor;
+}
+
 static void on_created(LhWatcher *watcher, const LhWatchReply *reply)
 {
     set_state(watcher, W_OPEN);
+    watcher->streams++;
+    if (may_lack_deletions(watcher)) {
+        stop(watcher, watcher->cursor); /* it cannot be told: a list is right in any case */
+        return;
+    }
     if (watcher->cursor == 0)
         watcher->cursor = reply->header.revision + 1;
     gboolean behind = reply->header.revision + 1 < watcher->cursor;

@@ -32,6 +32,8 @@ struct LhMirror {
     char *prefix, *prefix_end;
     gsize prefix_len;
     LhStore store;
+    LhMirrorParse parse; /* NULL: lh_object_parse() */
+    gpointer parse_data;
     GArray *listeners;
 
     gint64 revision;
@@ -219,8 +221,10 @@ static void remove_object(LhMirror *mirror, LhKind kind, const char *name)
     lh_object_unref(before);
 }
 
-static LhObject *parse(const Key *key, const LhKv *kv)
+static LhObject *parse(const LhMirror *mirror, const Key *key, const LhKv *kv)
 {
+    if (mirror->parse != NULL)
+        return mirror->parse(key->kind, key->name, kv, mirror->parse_data);
     return lh_object_parse(key->kind, key->name, kv->value, kv->value_len, kv->create_rev,
                            kv->mod_rev, kv->lease);
 }
@@ -239,7 +243,7 @@ static void apply_event(LhMirror *mirror, const LhEtcdEvent *event)
     else if (event->is_delete)
         remove_object(mirror, key.kind, key.name);
     else
-        put_object(mirror, parse(&key, kv));
+        put_object(mirror, parse(mirror, &key, kv));
 }
 
 /* ---- list ---- */
@@ -319,7 +323,7 @@ static void on_list_page(const LhKv *kvs, gsize n, gpointer data)
             add_foreign(mirror->foreign_seen, &kvs[i]);
             continue;
         }
-        LhObject *listed = parse(&key, &kvs[i]);
+        LhObject *listed = parse(mirror, &key, &kvs[i]);
         const LhObject *known = lh_mirror_store_get(&mirror->store, key.kind, key.name);
         if (unchanged(known, listed)) {
             lh_object_unref(listed);
@@ -444,6 +448,19 @@ static void apply_list(LhMirror *mirror)
     mirror->store.foreign = g_steal_pointer(&mirror->foreign_seen);
 }
 
+/* Up to the mirror's revision the list says something else than the mirror: it is of another history, though
+ * its revision has passed ours. What only is not there any more may have been deleted since. */
+static gboolean disagrees(const LhMirror *mirror)
+{
+    for (guint i = 0; mirror->listed != NULL && i < mirror->listed->len; i++) {
+        const LhObject *object = g_ptr_array_index(mirror->listed, i);
+        if (object->mod_rev <= mirror->revision &&
+            lh_mirror_store_get(&mirror->store, object->kind, object->name) != object)
+            return TRUE;
+    }
+    return FALSE;
+}
+
 static void on_retry(gpointer data)
 {
     LhMirror *mirror = data;
@@ -484,8 +501,9 @@ static void on_list_done(const LhEtcdHeader *header, const GError *error, gpoint
     begin_telling(mirror);
     mirror->attempts = 0;
     mirror->heard_ms = lh_mono_ms(mirror->env);
-    if (mirror->revision != 0 && (header->revision < mirror->revision ||
-                                  header->cluster_id != mirror->cluster_id || mirror->in_doubt))
+    if (mirror->revision != 0 &&
+        (header->revision < mirror->revision || header->cluster_id != mirror->cluster_id ||
+         mirror->in_doubt || disagrees(mirror)))
         tell_regressed(mirror, header->revision);
     if (mirror->listed != NULL)
         apply_list(mirror);
@@ -521,6 +539,12 @@ static void start_list(LhMirror *mirror)
 void lh_mirror_set_version(LhMirror *mirror, const char *version)
 {
     mirror->trust_progress = lh_etcd_progress_trusted(version);
+}
+
+void lh_mirror_set_parser(LhMirror *mirror, LhMirrorParse func, gpointer data)
+{
+    mirror->parse = func;
+    mirror->parse_data = data;
 }
 
 void lh_mirror_start(LhMirror *mirror)

@@ -28,8 +28,8 @@ typedef struct {
     void (*change)(const LhObject *before, const LhObject *after, gpointer data);
     /* The mirror is etcd's state at @revision, whole. Also called once after the first list. */
     void (*applied)(gint64 revision, gpointer data);
-    /* The revision went back or the cluster id changed: etcd was restored. Called before the changes of the
-     * new list. May be NULL. */
+    /* The revision went back, the cluster id changed, or a list says something else of a revision that the
+     * mirror had: etcd was restored. Called before the changes of the new list. May be NULL. */
     void (*regressed)(gint64 from_revision, gint64 to_revision, gpointer data);
 } LhMirrorFuncs;
 
@@ -44,6 +44,10 @@ void lh_mirror_unlisten(LhMirror *mirror, const LhMirrorFuncs *funcs, gpointer d
 /* Which etcd answers ("3.4.23"), when that is known; for watches that are opened from then on. */
 void lh_mirror_set_version(LhMirror *mirror, const char *version);
 void lh_mirror_start(LhMirror *mirror);
+/* In lh_object_parse()'s place: returns a reference to an object equal to what that would make. For many
+ * mirrors in one process, which may share objects. */
+typedef LhObject *(*LhMirrorParse)(LhKind kind, const char *name, const LhKv *kv, gpointer data);
+void lh_mirror_set_parser(LhMirror *mirror, LhMirrorParse func, gpointer data);
 
 /* What was seen outside etcd: an Observation of this name ("<controller>/<errand>", valid for the kind) in
  * place of an older one, or (@seen NULL) none any more. @seen: the fields, on the stack. Listeners are told

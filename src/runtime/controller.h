@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include "api/decided.h"
 #include "runtime/plan.h"
 
 typedef struct {
@@ -28,10 +29,19 @@ typedef struct {
     gint64
         led_ms; /* epoch ms since when this instance leads: waits that must be its own begin here */
     gboolean
-        regressed;    /* etcd went back in time, and nobody has confirmed since: brake deletions */
-    guint max_groups; /* budget; a controller that stops there sets plan->more */
-    gconstpointer also; /* the index of LhController.also */
+        regressed; /* etcd went back in time, and nobody has confirmed since: brake deletions */
+    gint64 regressed_rev; /* … and this is the revision of the first list after it */
+    guint max_groups;     /* budget; a controller that stops there sets plan->more */
+    gconstpointer also;   /* the index of LhController.also */
 } LhPlanContext;
+
+/* A Brake of a plan that was made before etcd went back came with the backup: it stands for nothing, even
+ * if it is confirmed. Revisions tell, not times: clocks of different machines wrote those. One that others
+ * made in between, before this instance heard of it, counts as old too, and is asked for once more. */
+static inline gboolean lh_brake_is_old(const LhBrake *brake, gint64 regressed_rev)
+{
+    return brake->revision < regressed_rev;
+}
 
 /* Something to be done outside etcd, as long as it is in the list. Its answer is the Observation
  * "<controller>/<id>" with the same token and attempt; one that failed comes again, when the controller

@@ -185,7 +185,6 @@ void lh_election_regressed(Runner *runner)
 {
     LhRuntime *runtime = runner->runtime;
 
-    runner->regressed = TRUE;
     lh_election_step_down(runner, "etcd went back in time");
     lh_etcd_cancel(runtime->etcd, &runner->campaign);
     lh_timer_clear(runtime->env, &runner->campaign_retry);

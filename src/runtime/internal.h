@@ -61,6 +61,7 @@ struct Runner {
     gint64 planned_ms; /* monotonic, when the round's plan was made */
     gint64 round_event_ms;
     gboolean regressed;
+    gint64 regressed_rev; /* of the first list after it */
     gboolean
         tainted; /* transactions under the present key were abandoned: void them before planning */
 

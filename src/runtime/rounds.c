@@ -90,6 +90,7 @@ LhPlanContext lh_runner_context(const Runner *runner)
         .epoch = runner->leads ? runner->key_create : 0,
         .led_ms = runner->leads ? runner->led_ms : lh_wall_ms(runtime->env),
         .regressed = runner->regressed,
+        .regressed_rev = runner->regressed_rev,
         .max_groups = runtime->options.max_groups,
         .also = runner->also,
     };

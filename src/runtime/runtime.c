@@ -15,6 +15,17 @@
 
 /* ---- the mirror's changes ---- */
 
+/* What was confirmed since etcd went back ends the brake of all deletions. */
+static void note_brake(LhRuntime *runtime, const LhBrake *brake)
+{
+    for (guint r = 0; r < runtime->n_runners; r++) {
+        Runner *runner = &runtime->runners[r];
+        if (brake->confirmed_at >= 0 && strcmp(runner->controller->name, brake->o.name) == 0 &&
+            (!lh_brake_is_old(brake, runner->regressed_rev) || LH_BUG(OLD_CONFIRMATION_COUNTS)))
+            runner->regressed = FALSE;
+    }
+}
+
 static void on_change(const LhObject *before, const LhObject *after, gpointer data)
 {
     LhRuntime *runtime = data;
@@ -34,11 +45,8 @@ static void on_change(const LhObject *before, const LhObject *after, gpointer da
                 lh_runner_dirty(runner, object);
         }
     }
-    if (object->kind == LH_KIND_BRAKE && after != NULL && lh_object_known(after) &&
-        ((const LhBrake *)after)->confirmed_at >= 0)
-        for (guint r = 0; r < runtime->n_runners; r++)
-            if (strcmp(runtime->runners[r].controller->name, after->name) == 0)
-                runtime->runners[r].regressed = FALSE;
+    if (object->kind == LH_KIND_BRAKE && after != NULL && lh_object_known(after))
+        note_brake(runtime, (const LhBrake *)after);
 }
 
 static void on_applied(gint64 revision, gpointer data)
@@ -60,10 +68,10 @@ static void on_regressed(gint64 from_revision, gint64 to_revision, gpointer data
     LhRuntime *runtime = data;
 
     (void)from_revision;
-    (void)to_revision;
     for (guint i = 0; i < runtime->n_runners; i++) {
         lh_election_regressed(&runtime->runners[i]);
         runtime->runners[i].regressed = !LH_BUG(REGRESSION_IGNORED);
+        runtime->runners[i].regressed_rev = to_revision;
     }
 }
 

@@ -81,8 +81,10 @@ InvChange inv_change(const Inv *inv, const LhEtcdEvent *event, const LhKv *prev)
     }
     change.before = lh_object_ref(inv_get(inv, change.kind, change.name));
     if (!event->is_delete)
-        change.after = lh_object_parse(change.kind, change.name, kv->value, kv->value_len,
-                                       kv->create_rev, kv->mod_rev, kv->lease);
+        change.after = inv->options.parse != NULL
+                           ? inv->options.parse(change.kind, change.name, kv, inv->options.data)
+                           : lh_object_parse(change.kind, change.name, kv->value, kv->value_len,
+                                             kv->create_rev, kv->mod_rev, kv->lease);
     return change;
 }
 

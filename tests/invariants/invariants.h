@@ -94,7 +94,9 @@ typedef struct {
     gint64 grace_ms;    /* cache-assigner's failureGrace; -1: the least that was accepted */
     gint64 reserve;     /* … and its restoreReservePercent; -1: the least that was accepted */
     void (*fail)(InvGroupId group, const char *text, gpointer data);
-    gpointer data; /* fail's */
+    /* What lh_object_parse() makes, perhaps shared with others; NULL: that. */
+    LhObject *(*parse)(LhKind kind, const char *name, const LhKv *kv, gpointer data);
+    gpointer data; /* of both */
 } InvOptions;
 
 #define INV_COUNTERS(X)                              \
@@ -144,6 +146,7 @@ typedef struct {
     GHashTable *pairs;   /* "<node name>/<snapshot>" → how many assignments */
     guint verify_in;     /* so many changes of assignments */
     GHashTable *bytes;   /* assignment → gint64, of its last known value */
+    GHashTable *uris;    /* snapshot that parses → text */
     GHashTable *sizes;   /* node name → LhNode: its last registration, also one that is gone */
     GHashTable *gone_ms; /* node → gint64, since when its registration may have been gone */
     GHashTable *cordoned_ms; /* node name → gint64, by when it was */
@@ -152,7 +155,7 @@ typedef struct {
     GHashTable *epochs;      /* "controller/epoch" that wrote */
     GArray *ordered_ms;      /* gint64: evictions outside a confirmed Brake */
     GArray *assigned;        /* InvCount of assignments, lately */
-    gint64 least_grace_ms, least_reserve;
+    gint64 least_grace_ms, least_reserve, least_stuck_ms;
     InvCounters counters;
     guint64 did[INV_N_GROUPS];     /* judged */
     guint64 skipped[INV_N_GROUPS]; /* not judged: a fact is missing */

@@ -10,7 +10,7 @@ static void check_taken_back(Inv *inv, const InvCommit *commit, const InvChange 
 {
     const LhAssignment *before = (const LhAssignment *)change->before;
     const LhItem *item = (const LhItem *)inv_get(inv, LH_KIND_ITEM, change->name);
-    gint64 limit = inv_settings(inv, "cluster-monitor")->stuck_loading_ms;
+    gint64 limit = inv->least_stuck_ms;
     inv->counters.taken_back++;
     inv_did(inv, INV_MONITOR);
     if (before == NULL || !lh_object_known(&before->o) || before->action != LH_ACTION_LOAD)

@@ -37,19 +37,14 @@ static void check_fate_relied(Inv *inv, const InvCommit *commit, const InvChange
 /* The most that was assigned lately: what was counted may have shrunk since. */
 static guint assigned_lately(Inv *inv)
 {
-    guint most = g_hash_table_size(inv->kinds[LH_KIND_ASSIGNMENT]);
-    InvCount now = {inv->now_ms, most};
-    guint old = 0;
-    g_array_append_val(inv->assigned, now);
-    for (guint i = 0; i < inv->assigned->len; i++) {
-        const InvCount *count = &g_array_index(inv->assigned, InvCount, i);
-        if (count->ms + LATELY_MS < inv->now_ms)
-            old = i + 1;
-        else
-            most = MAX(most, count->n);
-    }
-    g_array_remove_range(inv->assigned, 0, old);
-    return most;
+    GArray *assigned = inv->assigned; /* without what a later one exceeds: the first is the most */
+    InvCount now = {inv->now_ms, g_hash_table_size(inv->kinds[LH_KIND_ASSIGNMENT])};
+    while (assigned->len > 0 && g_array_index(assigned, InvCount, assigned->len - 1).n <= now.n)
+        g_array_set_size(assigned, assigned->len - 1);
+    g_array_append_val(assigned, now);
+    while (g_array_index(assigned, InvCount, 0).ms + LATELY_MS < inv->now_ms)
+        g_array_remove_index(assigned, 0);
+    return g_array_index(assigned, InvCount, 0).n;
 }
 
 /* Without a confirmed Brake never more than ten, and more than brakePercent, within the window. */

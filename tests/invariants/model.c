@@ -28,6 +28,7 @@ void inv_init(Inv *inv, const InvOptions *options)
         .pairs = table_of(NULL),
         .verify_in = VERIFY_EVERY,
         .bytes = table_of(g_free),
+        .uris = table_of(g_free),
         .sizes = table_of((GDestroyNotify)lh_object_unref),
         .gone_ms = table_of(g_free),
         .cordoned_ms = table_of(g_free),
@@ -38,6 +39,7 @@ void inv_init(Inv *inv, const InvOptions *options)
         .assigned = g_array_new(FALSE, FALSE, sizeof(InvCount)),
         .least_grace_ms = settings->failure_grace_ms,
         .least_reserve = settings->restore_reserve_percent,
+        .least_stuck_ms = lh_settings_default("cluster-monitor")->stuck_loading_ms,
     };
     for (guint kind = 0; kind < LH_N_KINDS; kind++)
         inv->kinds[kind] = table_of((GDestroyNotify)lh_object_unref);
@@ -49,9 +51,9 @@ void inv_init(Inv *inv, const InvOptions *options)
 
 void inv_clear(Inv *inv)
 {
-    GHashTable *tables[] = {inv->hosts,  inv->items,    inv->pairs,       inv->bytes,
-                            inv->sizes,  inv->gone_ms,  inv->cordoned_ms, inv->ids,
-                            inv->epochs, inv->edited_ms};
+    GHashTable *tables[] = {inv->hosts, inv->items,  inv->pairs,    inv->bytes,
+                            inv->sizes, inv->uris,   inv->gone_ms,  inv->cordoned_ms,
+                            inv->ids,   inv->epochs, inv->edited_ms};
     for (guint kind = 0; kind < LH_N_KINDS; kind++)
         g_hash_table_unref(inv->kinds[kind]);
     for (guint i = 0; i < G_N_ELEMENTS(tables); i++)
@@ -118,6 +120,8 @@ static void note_edit(Inv *inv, const InvChange *change)
 static void note_settings(Inv *inv, const InvChange *change)
 {
     const LhSettings *settings = lh_accepted_spec(change->after, LH_KIND_SETTINGS);
+    if (settings != NULL && strcmp(change->name, "settings/cluster-monitor") == 0)
+        inv->least_stuck_ms = MIN(inv->least_stuck_ms, settings->stuck_loading_ms);
     if (settings == NULL || strcmp(change->name, "settings/cache-assigner") != 0)
         return;
     if (inv->options.grace_ms < 0)
@@ -222,6 +226,15 @@ static void note_assignment(Inv *inv, const InvChange *change)
             (assignment != NULL) - was);
 }
 
+static void note_snapshot(Inv *inv, const InvChange *change)
+{
+    const LhSnapshot *snapshot = (const LhSnapshot *)change->after;
+    if (snapshot == NULL || !lh_object_known(change->after))
+        g_hash_table_remove(inv->uris, change->name);
+    else
+        g_hash_table_replace(inv->uris, g_strdup(change->name), lh_uri_text(&snapshot->uri));
+}
+
 /* What was kept from change to change is what one finds when one counts. */
 static void verify(Inv *inv)
 {
@@ -272,6 +285,8 @@ void inv_apply(Inv *inv, const InvCommit *commit)
             note_cordon(inv, change);
             note_settings(inv, change);
             note_edit(inv, change);
+        } else if (change->kind == LH_KIND_SNAPSHOT) {
+            note_snapshot(inv, change);
         } else if (change->kind == LH_KIND_ASSIGNMENT) {
             note_assignment(inv, change);
             inv->verify_in -= inv->verify_in > 0;
@@ -288,8 +303,8 @@ void inv_apply(Inv *inv, const InvCommit *commit)
 
 void inv_restored(Inv *inv, gint64 now_ms, gint64 wall_ms)
 {
-    GHashTable *tables[] = {inv->hosts,   inv->items,       inv->pairs, inv->bytes,
-                            inv->gone_ms, inv->cordoned_ms, inv->ids};
+    GHashTable *tables[] = {inv->hosts, inv->items,   inv->pairs,       inv->bytes,
+                            inv->uris,  inv->gone_ms, inv->cordoned_ms, inv->ids};
     inv->now_ms = now_ms;
     inv->wall_ms = wall_ms;
     for (guint kind = 0; kind < LH_N_KINDS; kind++)
@@ -311,6 +326,8 @@ InvChange inv_restored_key(Inv *inv, const LhKv *kv)
         note_cordon(inv, &change);
         note_settings(inv, &change);
         note_edit(inv, &change);
+    } else if (change.kind == LH_KIND_SNAPSHOT) {
+        note_snapshot(inv, &change);
     } else if (change.kind == LH_KIND_ASSIGNMENT) {
         note_assignment(inv, &change);
     } else if (change.kind == LH_KIND_NODE && strchr(change.name, '/') != NULL) {

@@ -94,22 +94,19 @@ InvWant inv_want(const Inv *inv, const char *name, const LhObject *object, gint6
     return want_of_spec(replica, (const LhSnapshot *)snapshot, spec, now_ms, why);
 }
 
-static gboolean in_the_way(const LhSnapshot *older, const LhSnapshot *snapshot)
-{
-    g_autofree char *first = lh_uri_text(&older->uri);
-    g_autofree char *second = lh_uri_text(&snapshot->uri);
-    gboolean overlap = g_str_has_prefix(first, second) || g_str_has_prefix(second, first);
-    return overlap && older->o.create_rev <= snapshot->o.create_rev;
-}
-
 gboolean inv_snapshot_valid(const Inv *inv, const LhSnapshot *snapshot)
 {
+    g_autofree char *own = lh_uri_text(&snapshot->uri);
+    gsize len = strlen(own);
     GHashTableIter iter;
-    gpointer value;
-    g_hash_table_iter_init(&iter, inv->kinds[LH_KIND_SNAPSHOT]);
-    while (g_hash_table_iter_next(&iter, NULL, &value)) {
-        const LhSnapshot *other = value;
-        if (other != snapshot && lh_object_known(&other->o) && in_the_way(other, snapshot))
+    gpointer name, value;
+    g_hash_table_iter_init(&iter, inv->uris);
+    while (g_hash_table_iter_next(&iter, &name, &value)) {
+        const char *uri = value;
+        if (strncmp(uri, own, MIN(len, strlen(uri))) != 0 || strcmp(name, snapshot->o.name) == 0)
+            continue;
+        const LhObject *other = inv_get(inv, LH_KIND_SNAPSHOT, name);
+        if (other != &snapshot->o && other->create_rev <= snapshot->o.create_rev)
             return FALSE;
     }
     return TRUE;

@@ -33,6 +33,7 @@
 #define SIM_POOL_RECOVERY "recovery"
 #define SIM_POOL_INDEXER  "indexer"
 #define SIM_MAX_PROCESSES 64
+#define SIM_BACKUPS       3 /* the last of them is of the last change of a Brake */
 
 typedef struct Sim Sim;
 typedef struct SimWork SimWork;
@@ -253,10 +254,11 @@ typedef struct SimProcess {
     LhRuntime *runtime;
     gint64 mirror_rev;
     guint64 applied;
-    guint mirrored;     /* objects in the mirror at mirror_rev */
-    guint64 digest;     /* of what its mirror has told */
-    guint timeline;     /* of etcd, when the mirror last heard of it */
-    gboolean regressed; /* its mirror saw etcd go back, and nobody has confirmed since */
+    guint mirrored;       /* objects in the mirror at mirror_rev */
+    guint64 digest;       /* of what its mirror has told */
+    guint timeline;       /* of etcd, when the mirror last heard of it */
+    gboolean regressed;   /* its mirror saw etcd go back, and nobody has confirmed since */
+    gint64 regressed_rev; /* … and was at this revision then */
     /* agents */
     const char *pool;
     const char *set, *zone;
@@ -360,6 +362,12 @@ void sim_check_mirror_still(SimProcess *process); /* it has not changed but by g
 void sim_check_mirror_regressed(SimProcess *process, gint64 from, gint64 to);
 void sim_check_fold(SimProcess *process);
 
+/* ---- sim_parse.c ---- */
+
+GHashTable *sim_parsed_new(void);
+/* What lh_object_parse() makes of it; @sim as for LhMirrorParse and InvOptions.parse. */
+LhObject *sim_parse(LhKind kind, const char *name, const LhKv *kv, gpointer sim);
+
 /* ---- people and faults ---- */
 
 /* One kind of thing that happens now and then. */
@@ -421,10 +429,12 @@ struct Sim {
     guint64 *stream;       /* the one in use */
     GPtrArray *activities; /* running ones; sim_run.c */
     GPtrArray *laters;
-    guint intensity; /* of faults, percent */
-    gboolean calm;   /* no more faults */
-    FakeEtcdBackup *backups[2];
-    gint64 backup_ms[2];
+    guint intensity;       /* of faults, percent */
+    gboolean calm;         /* no more faults */
+    GHashTable *parsed;    /* what was parsed lately; sim_parse.c */
+    GHashTable *confirmed; /* plan hash → gint64, revision of its Confirmation in this history */
+    FakeEtcdBackup *backups[SIM_BACKUPS];
+    gint64 backup_ms[SIM_BACKUPS];
     guint64 writes;
     GPtrArray *happened;
     gboolean failed;

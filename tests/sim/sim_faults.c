@@ -46,11 +46,23 @@ static void crash_doomed(Sim *sim, SimProcess *process, const char *client, gint
     sim_process_crash(process);
 }
 
+static void back_up_to(Sim *sim, guint i)
+{
+    fake_etcd_backup_free(sim->backups[i]);
+    sim->backups[i] = fake_etcd_backup(sim->server);
+    sim->backup_ms[i] = sim_now(sim);
+    sim->counters.backups++;
+    sim_trace(sim, "backup of etcd at revision %" G_GINT64_FORMAT, fake_etcd_revision(sim->server));
+}
+
 void sim_faults_commit(Sim *sim, const SimCommit *commit)
 {
     if (sim->calm || !commit->alive || commit->commit->cause != FAKE_BY_TXN ||
         sim_off(sim, SIM_PART_COMMIT_CRASHES))
         return;
+    for (guint i = 0; i < commit->n; i++)
+        if (commit->changes[i].kind == LH_KIND_BRAKE && commit->changes[i].after != NULL)
+            back_up_to(sim, SIM_BACKUPS - 1);
     if (sim_below(sim, CRASH_AT_COMMIT * 100) < sim->intensity)
         sim_later(sim, 0, crash_doomed, commit->by, commit->by->client, 0);
 }
@@ -311,17 +323,12 @@ static void fill(Sim *sim)
 /* The newer of two backups replaces the older one. */
 static void back_up(Sim *sim)
 {
-    guint i = sim->backup_ms[0] > sim->backup_ms[1];
-    fake_etcd_backup_free(sim->backups[i]);
-    sim->backups[i] = fake_etcd_backup(sim->server);
-    sim->backup_ms[i] = sim_now(sim);
-    sim->counters.backups++;
-    sim_trace(sim, "backup of etcd at revision %" G_GINT64_FORMAT, fake_etcd_revision(sim->server));
+    back_up_to(sim, sim->backup_ms[0] > sim->backup_ms[1]);
 }
 
 static void restore(Sim *sim)
 {
-    guint i = (guint)sim_below(sim, 2);
+    guint i = (guint)sim_below(sim, SIM_BACKUPS);
     if (sim->backups[i] == NULL)
         return;
     sim->counters.restores++;
@@ -418,7 +425,7 @@ static void look(Sim *sim)
 static void examine(Sim *sim)
 {
     SimProcess *process = sim_any_process(sim, TRUE, FALSE);
-    if (process->state == SIM_UP)
+    if (process->state == SIM_UP && sim_check_below(sim, sim_scale(sim)) == 0)
         sim_check_fold(process);
 }
 

@@ -9,7 +9,8 @@
 
 #define GROUP      "mirror"
 #define ONE_IN     150 /* of the mirror's steps are compared object by object */
-#define PARSE_IN   4   /* of those by value too */
+#define FEW        1000
+#define PARSE_IN   4 /* of those by value too */
 #define FOLD_GROUP "fold"
 
 typedef struct {
@@ -109,7 +110,9 @@ void sim_check_mirror_applied(SimProcess *process, gint64 revision)
     }
     sim->counters.mirror_checks++;
     /* … and after a list, and now and then, it shows what it told. */
-    if (process->applied++ == 0 || again || sim_check_below(sim, ONE_IN * sim_scale(sim)) == 0)
+    guint one_in = MAX(ONE_IN, process->mirrored / 2); /* it looks at each object */
+    if (process->applied++ == 0 || (again && process->mirrored < FEW) ||
+        sim_check_below(sim, one_in) == 0)
         compare_mirror(process);
 }
 
@@ -121,6 +124,7 @@ void sim_check_mirror_regressed(SimProcess *process, gint64 from, gint64 to)
                  process->client, from, to);
     process->mirror_rev = to;
     process->regressed = TRUE;
+    process->regressed_rev = to;
 }
 
 /* ---- fold = rebuild ---- */

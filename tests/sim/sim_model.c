@@ -20,6 +20,7 @@ void sim_model_init(Sim *sim)
         .grace_ms = SIM_GRACE_MS,
         .reserve = SIM_RESERVE,
         .fail = on_violation,
+        .parse = sim_parse,
         .data = sim,
     };
     inv_init(&sim->model, &options);
@@ -102,6 +103,7 @@ static void read_again(const LhKv *kv, gpointer data)
 
 void sim_model_restored(Sim *sim)
 {
+    g_hash_table_remove_all(sim->confirmed);
     g_autofree char *end = lh_etcd_prefix_end(SIM_PREFIX);
     inv_restored(&sim->model, sim_now(sim), sim_wall(sim));
     g_array_set_size(sim->digests, 0);

@@ -435,6 +435,18 @@ static void scatter_junk(Sim *sim)
 
 /* ---- etcd was restored ---- */
 
+/* A search key is written again by nobody: its node must register anew. */
+static void remove_spoilt(Sim *sim, const char *key)
+{
+    const char *search = "actual/search/" LH_SIM_POOL "/";
+    sim_delete(sim, key);
+    if (!g_str_has_prefix(key, search))
+        return;
+    g_auto(GStrv) parts = g_strsplit(key + strlen(search), "/", 2);
+    g_autofree char *registration = g_strconcat("actual/nodes/" LH_SIM_POOL "/", parts[0], NULL);
+    sim_delete(sim, registration);
+}
+
 /* What did not parse in the backup does not come right by itself; nor do orders of people that they
  * have taken back since. */
 static void sweep(Sim *sim, LhKind kind)
@@ -451,7 +463,7 @@ static void sweep(Sim *sim, LhKind kind)
             sim_later(sim, sim_between(sim, 500, 30000), finish_snapshot, NULL, object->name, 0);
     }
     for (guint i = 0; i < keys->len; i++)
-        sim_delete(sim, keys->pdata[i]);
+        remove_spoilt(sim, keys->pdata[i]);
 }
 
 /* Some of it parses. */
@@ -462,7 +474,7 @@ static void sweep_junk(Sim *sim)
     for (GList *l = keys; l != NULL; l = l->next) {
         const LhKv *kv = sim_kv(sim, l->data);
         if (kv != NULL && is_junk(kv))
-            sim_delete(sim, l->data);
+            remove_spoilt(sim, l->data);
     }
 }
 

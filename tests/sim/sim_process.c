@@ -54,6 +54,7 @@ static void start_manager(SimProcess *process)
                                       process->metrics, lh_controllers(), &options);
     process->mirror_rev = 0;
     process->applied = process->digest = 0;
+    lh_mirror_set_parser(process->mirror, sim_parse, process->sim);
     lh_mirror_listen(process->mirror, &mirror_funcs, process);
     lh_mirror_start(process->mirror);
     lh_runtime_start(process->runtime);

@@ -314,6 +314,8 @@ static void end_world(Sim *sim)
 {
     g_ptr_array_unref(sim->activities);
     g_ptr_array_unref(sim->laters);
+    g_hash_table_unref(sim->confirmed);
+    g_hash_table_unref(sim->parsed);
     fake_etcd_on_commit(sim->server, NULL, NULL);
     fake_etcd_on_unknown(sim->server, NULL, NULL);
     for (guint i = 0; i < sim->n_processes; i++)
@@ -338,6 +340,8 @@ void sim_run(const SimOptions *options, SimResult *out)
     sim->happened = options->record ? g_ptr_array_new_with_free_func(g_free) : NULL;
     sim->activities = g_ptr_array_new_with_free_func(activity_free);
     sim->laters = g_ptr_array_new_with_free_func(later_free);
+    sim->parsed = sim_parsed_new();
+    sim->confirmed = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     sim_model_init(sim);
     sim_recorded_begin(sim);
     sim_trace_setup(sim);

@@ -431,6 +431,44 @@ static void registration_deleted_and_compacted_while_cut_off(void **state)
     assert_only_present_id(f);
 }
 
+static void order_copy(Fixture *f, const char *item)
+{
+    g_autofree char *key = key_of(f, "decided/assignments", item);
+    fake_etcd_put(
+        f->server, key,
+        "{\"action\":\"load\",\"since\":1,\"controller\":\"c\",\"epoch\":1,\"rule\":\"r\","
+        "\"reason\":\"x\",\"snapshot\":\"snap-a\",\"uri\":\"file:///data/s/\",\"sizeBytes\":1000,"
+        "\"set\":\"default\",\"evictGrace\":\"2s\"}",
+        0);
+}
+
+/* A copy that failed is forgotten while another of the same snapshot becomes live; writes overtake each
+ * other. */
+static void a_copy_that_goes_leaves_the_search_key_of_the_other(void **state)
+{
+    for (guint64 seed = 1; seed <= 60; seed++) {
+        teardown(state);
+        Fixture *f = *state = fixture_new(seed, NULL);
+        f->strict = FALSE;
+        registered(f);
+        f->work->fail_loads = "checksum";
+        order_copy(f, "a");
+        run_ms(f, 1000);
+        f->work->fail_loads = NULL;
+        f->work->load_ms = 10;
+        fake_etcd_client_slow(f->client, 400, 0);
+        order_copy(f, "b");
+        run_ms(f, (gint64)(seed * 13));
+        unassign(f, "a");
+        run_ms(f, 30000);
+        g_autofree char *search = g_strdup_printf(PREFIX "actual/search/cache/%s/snap-a",
+                                                  node_id(f));
+        g_autofree char *of = field(fake_etcd_get(f->server, search, 0), "replica");
+        if (g_strcmp0(of, "b") != 0)
+            fail_msg("seed %u: the search key is of %s", (guint)seed, of != NULL ? of : "nobody");
+    }
+}
+
 static void etcd_restored_from_a_backup(void **state)
 {
     Fixture *f = *state;
@@ -732,6 +770,7 @@ int main(void)
         TEST(other_health_changes_nothing),
         TEST(compacted_while_cut_off),
         TEST(registration_deleted_and_compacted_while_cut_off),
+        TEST(a_copy_that_goes_leaves_the_search_key_of_the_other),
         TEST(etcd_restored_from_a_backup),
         TEST(etcd_restored_from_a_backup_that_knows_the_node),
         TEST(freed_while_a_release_waits_to_be_tried_again),

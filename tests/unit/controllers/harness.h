@@ -33,6 +33,7 @@ typedef struct {
     gint64 lease;   /* of keys under actual/ */
     gint64 now_ms, led_ms;
     gboolean regressed;
+    gint64 regressed_rev;
     guint max_groups;
     guint conflicts; /* groups that etcd refused */
     guint loads;     /* assignments put with action load */
@@ -217,6 +218,7 @@ static LhPlan *plan_on(const World *world, gconstpointer index, const char *cont
         .epoch = 7,
         .led_ms = world->led_ms,
         .regressed = world->regressed,
+        .regressed_rev = world->regressed_rev,
         .max_groups = world->max_groups,
         .also = lh_controller_find(controller)->also == NULL ? NULL : world->pools,
     };

@@ -281,18 +281,24 @@ static void other_confirmations_release_nothing(void **state)
     /* One that was accepted too long ago. */
     world->now_ms += MINUTE;
     putf(world, "decided/accepted/confirmations/cache-evictor",
-         "{\"revision\":1,\"acceptedAt\":%" PRId64 ",\"spec\":{\"planHash\":\"%s\"}}",
-         world->now_ms, brake(world)->plan_hash);
+         "{\"revision\":%" PRId64 ",\"acceptedAt\":%" PRId64 ",\"spec\":{\"planHash\":\"%s\"}}",
+         brake(world)->revision + 1, world->now_ms, brake(world)->plan_hash);
     world->now_ms += 10 * MINUTE + 1;
     run(world, "cache-evictor");
     assert_int_equal(evicting(world), 0);
     /* One from before the brake. */
     putf(world, "decided/accepted/confirmations/cache-evictor",
-         "{\"revision\":1,\"acceptedAt\":%" PRId64 ",\"spec\":{\"planHash\":\"%s\"}}", T0 - 1,
-         brake(world)->plan_hash);
-    world->now_ms = T0 + MINUTE;
+         "{\"revision\":%" PRId64 ",\"acceptedAt\":%" PRId64 ",\"spec\":{\"planHash\":\"%s\"}}",
+         brake(world)->revision, world->now_ms, brake(world)->plan_hash);
     run(world, "cache-evictor");
     assert_int_equal(evicting(world), 0);
+    /* And one just after it, whatever the clock of who accepted it says. */
+    putf(world, "decided/accepted/confirmations/cache-evictor",
+         "{\"revision\":%" PRId64 ",\"acceptedAt\":%" PRId64 ",\"spec\":{\"planHash\":\"%s\"}}",
+         brake(world)->revision + 1, brake(world)->since - 1, brake(world)->plan_hash);
+    world->now_ms = brake(world)->since + MINUTE;
+    run(world, "cache-evictor");
+    assert_int_equal(evicting(world), 30);
 }
 
 static void an_edit_taken_back_releases(void **state)
@@ -366,6 +372,77 @@ static void a_regressed_etcd_brakes_all(void **state)
     assert_int_equal(evicting(world), 1);
 }
 
+/* What became due because something was deleted cannot be told from what was reserved, but counted. */
+static void what_was_reserved_for_others_makes_no_room(void **state)
+{
+    const int counts[] = {5, 8, 20};
+    g_autoptr(World) world = live_services(counts, 2);
+
+    (void)state;
+    drop_service(world, "s0");
+    assert_int_equal(step(world, "cache-evictor"), 1); /* reserves */
+    assert_int_equal(step(world, "cache-evictor"), 5);
+    drop_service(world, "s1");
+    run(world, "cache-evictor");
+    assert_int_equal(evicting(world), 5);
+    assert_non_null(brake(world));
+    assert_int_equal(brake(world)->eligible, 8);
+}
+
+/* A Brake that was confirmed before the backup was made, and what was written to confirm it. */
+static void what_came_back_with_a_backup_confirms_nothing(void **state)
+{
+    const int counts[] = {30, 70};
+
+    (void)state;
+    for (guint confirmed = 0; confirmed < 2; confirmed++) {
+        g_autoptr(World) world = live_services(counts, 2);
+        drop_service(world, "s0");
+        run(world, "cache-evictor");
+        g_autofree char *hash = g_strdup(brake(world)->plan_hash);
+        confirm(world, hash);
+        world->now_ms += SECOND;
+        if (confirmed) {
+            assert_int_equal(step(world, "cache-evictor"), 1);
+            assert_true(brake(world)->confirmed_at >= 0);
+        }
+        world->regressed = TRUE;
+        world->regressed_rev = world->revision;
+        run(world, "cache-evictor");
+        assert_int_equal(evicting(world), 0);
+        assert_int_equal(brake(world)->confirmed_at, -1);
+        assert_true(brake(world)->revision >= world->regressed_rev);
+        assert_string_equal(brake(world)->plan_hash, hash);
+        /* Accepted anew, it is still what was written then. */
+        run(world, "admission");
+        run(world, "cache-evictor");
+        assert_int_equal(evicting(world), 0);
+        confirm(world, hash);
+        run(world, "cache-evictor");
+        assert_int_equal(evicting(world), 30);
+    }
+}
+
+/* Nothing is left of what it stood for: it goes, and the next plan is braked again. */
+static void an_old_brake_with_nothing_to_do_is_released(void **state)
+{
+    const int counts[] = {30, 70};
+    g_autoptr(World) world = live_services(counts, 2);
+
+    (void)state;
+    drop_service(world, "s0");
+    run(world, "cache-evictor");
+    put_service(world, "s0", "%s", "");
+    world->regressed = TRUE;
+    world->regressed_rev = world->revision;
+    run(world, "cache-evictor");
+    assert_null(brake(world));
+    drop_service(world, "s1");
+    run(world, "cache-evictor");
+    assert_non_null(brake(world));
+    assert_int_equal(evicting(world), 0);
+}
+
 static void dead_nodes_are_exempt(void **state)
 {
     const int counts[] = {40};
@@ -436,6 +513,9 @@ int main(void)
         cmocka_unit_test(a_higher_percentage_releases),
         cmocka_unit_test(a_braked_set_that_changes_is_another_plan),
         cmocka_unit_test(a_regressed_etcd_brakes_all),
+        cmocka_unit_test(what_was_reserved_for_others_makes_no_room),
+        cmocka_unit_test(what_came_back_with_a_backup_confirms_nothing),
+        cmocka_unit_test(an_old_brake_with_nothing_to_do_is_released),
         cmocka_unit_test(dead_nodes_are_exempt),
         cmocka_unit_test(a_brake_that_does_not_parse_stops_everything),
         cmocka_unit_test(the_ledger_has_a_row_a_minute),

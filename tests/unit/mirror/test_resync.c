@@ -188,6 +188,106 @@ static void a_restored_backup_is_told_and_parsed_again(void **state)
     lab_free(&lab);
 }
 
+/* The mirror hears nothing until etcd's revision has passed its own and all before is compacted. */
+static void restore_unheard(Lab *lab, FakeEtcdBackup *backup, const char *first)
+{
+    fake_etcd_client_cut(lab->etcd, FAKE_CUT_BOTH);
+    fake_etcd_restore(lab->server, backup);
+    fake_etcd_backup_free(backup);
+    for (guint i = 0; i < 5; i++)
+        put_snapshot(lab, i == 0 ? first : "b", 100 + i);
+    assert_true(fake_etcd_compact(lab->server, fake_etcd_revision(lab->server)));
+    pass(lab, 100);
+    fake_etcd_client_cut(lab->etcd, FAKE_CUT_NONE);
+    fake_etcd_client_reset(lab->etcd);
+    pass(lab, 30000);
+}
+
+/* No revision goes back, but what was put and deleted is there again; then an older value; then a key whose
+ * value is another at the same revision. */
+static void a_restore_that_was_overtaken_is_told(void **state)
+{
+    for (guint how = 0; how < 3; how++) {
+        Lab lab = lab_new(16, NULL);
+        put_snapshot(&lab, "a", 1); /* 2 */
+        put_snapshot(&lab, "b", 1); /* 3 */
+        lab_start(&lab);
+        pass(&lab, 100);
+        FakeEtcdBackup *backup = fake_etcd_backup(lab.server);
+        if (how == 0)
+            drop_key(&lab, "published/snapshots/a"); /* 4 */
+        else
+            put_snapshot(&lab, how == 1 ? "a" : "c", 2); /* 4 */
+        pass(&lab, 100);
+        g_string_truncate(lab.told, 0);
+        restore_unheard(&lab, backup, how == 2 ? "c" : "b");
+        if (how == 0)
+            expect_told(&lab, "!4>8 +snapshots/a@2 ~snapshots/b@8 =8");
+        else if (how == 1)
+            expect_told(&lab, "!4>8 ~snapshots/a@2 ~snapshots/b@8 =8");
+        else
+            expect_told(&lab, "!4>8 ~snapshots/b@8 ~snapshots/c@4 =8");
+        check_agrees(&lab);
+        lab_free(&lab);
+    }
+}
+
+/* Before the first event after a list: what the list does not show is the last deletion, and what tells it
+ * from another history may be compacted there. */
+static void a_restore_just_after_a_list_is_seen(void **state)
+{
+    for (guint compacted = 0; compacted < 2; compacted++) {
+        Lab lab = lab_new(18, NULL);
+        put_snapshot(&lab, "a", 1); /* 2 */
+        put_snapshot(&lab, "b", 1); /* 3 */
+        FakeEtcdBackup *backup = fake_etcd_backup(lab.server);
+        if (compacted)
+            put_snapshot(&lab, "c", 1); /* 4 */
+        else
+            drop_key(&lab, "published/snapshots/a"); /* 4 */
+        lab_start(&lab);
+        pass(&lab, 100);
+        g_string_truncate(lab.told, 0);
+        fake_etcd_client_cut(lab.etcd, FAKE_CUT_BOTH);
+        fake_etcd_restore(lab.server, backup);
+        fake_etcd_backup_free(backup);
+        for (guint i = 0; i < 5; i++)
+            put_snapshot(&lab, "b", 100 + i);
+        if (compacted)
+            assert_true(fake_etcd_compact(lab.server, 5));
+        fake_etcd_client_cut(lab.etcd, FAKE_CUT_NONE);
+        fake_etcd_client_reset(lab.etcd);
+        pass(&lab, 30000);
+        expect_told(&lab, compacted ? "~snapshots/b@8 -snapshots/c =8"
+                                    : "!4>8 +snapshots/a@2 ~snapshots/b@8 =8");
+        check_agrees(&lab);
+        lab_free(&lab);
+    }
+}
+
+/* What was written and compacted meanwhile is no other history. */
+static void a_compaction_is_not_told_as_regressed(void **state)
+{
+    Lab lab = lab_new(17, NULL);
+
+    put_snapshot(&lab, "a", 1); /* 2 */
+    put_snapshot(&lab, "b", 1); /* 3 */
+    lab_start(&lab);
+    pass(&lab, 100);
+    g_string_truncate(lab.told, 0);
+    fake_etcd_client_cut(lab.etcd, FAKE_CUT_BOTH);
+    drop_key(&lab, "published/snapshots/a"); /* 4 */
+    put_snapshot(&lab, "b", 2);              /* 5 */
+    put_snapshot(&lab, "c", 1);              /* 6 */
+    assert_true(fake_etcd_compact(lab.server, fake_etcd_revision(lab.server)));
+    pass(&lab, 100);
+    fake_etcd_client_cut(lab.etcd, FAKE_CUT_NONE);
+    fake_etcd_client_reset(lab.etcd);
+    pass(&lab, 30000);
+    expect_told(&lab, "~snapshots/b@5 +snapshots/c@6 -snapshots/a =6");
+    lab_free(&lab);
+}
+
 static void another_cluster_is_told_as_regressed(void **state)
 {
     Lab lab = lab_new(14, NULL);
@@ -402,6 +502,9 @@ int main(void)
         cmocka_unit_test(after_a_compaction_only_differences_are_told),
         cmocka_unit_test(a_first_list_that_begins_again_is_mended),
         cmocka_unit_test(a_restored_backup_is_told_and_parsed_again),
+        cmocka_unit_test(a_restore_that_was_overtaken_is_told),
+        cmocka_unit_test(a_restore_just_after_a_list_is_seen),
+        cmocka_unit_test(a_compaction_is_not_told_as_regressed),
         cmocka_unit_test(another_cluster_is_told_as_regressed),
         cmocka_unit_test(a_mirror_in_doubt_lists_and_tells),
         cmocka_unit_test(the_lease_of_a_key_is_part_of_it),

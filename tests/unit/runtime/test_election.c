@@ -423,6 +423,43 @@ static void a_lost_lease_ends_the_epoch(void **state)
     lab_free(lab);
 }
 
+/* @confirmed_at -1: not confirmed. */
+static void put_brake(Lab *lab, gint64 revision, gint64 confirmed_at)
+{
+    g_autofree char *value = g_strdup_printf("{\"revision\":%" G_GINT64_FORMAT
+                                             ",\"since\":1,\"planHash\":\"a\""
+                                             ",\"confirmedAt\":%" G_GINT64_FORMAT "}",
+                                             revision, confirmed_at);
+    g_autofree char *open = g_strdup_printf(
+        "{\"revision\":%" G_GINT64_FORMAT ",\"since\":1,\"planHash\":\"a\"}", revision);
+    put(lab, "decided/brakes/" NAME, confirmed_at >= 0 ? value : open);
+}
+
+/* A Brake that was confirmed comes back with the backup: it lifts nothing. */
+static void a_confirmed_brake_that_comes_back_lifts_nothing(void **state)
+{
+    Lab *lab = lab_new(77);
+
+    lab_manager(lab, "m0");
+    lab->may_repeat = TRUE;
+    wait_for(lab, one_leads, 1000);
+    put_brake(lab, fake_etcd_revision(lab->server), 5);
+    pass(lab, 100);
+    FakeEtcdBackup *backup = fake_etcd_backup(lab->server);
+    g_autofree char *key = g_strconcat("/leasehold/decided/brakes/", NAME, NULL);
+    fake_etcd_delete(lab->server, key, NULL);
+    publish(lab, 0, 50);
+    wait_for(lab, converged, 5000);
+    fake_etcd_restore(lab->server, backup);
+    publish(lab, 0, 5);
+    pass(lab, 30000);
+    assert_true(quiet(lab));
+    assert_non_null(fake_etcd_get(lab->server, key, 0));
+    assert_true(script.last.regressed);
+    fake_etcd_backup_free(backup);
+    lab_free(lab);
+}
+
 /* etcd restored from a backup that is older than the leader key: campaign again, at once. */
 static void a_restored_backup_begins_anew(void **state)
 {
@@ -447,9 +484,18 @@ static void a_restored_backup_begins_anew(void **state)
         assert_true(quiet(lab));
         assert_int_equal(n_keys(lab, "decided/replicas/"), 20);
         assert_true(script.last.regressed);
-        put(lab, "decided/brakes/" NAME,
-            "{\"revision\":1,\"since\":1,\"planHash\":\"a\",\"confirmedAt\":5}");
+        assert_in_range(script.last.regressed_rev, 1, fake_etcd_revision(lab->server));
+        /* Of a plan before it, whoever wrote it; then of one after it. */
+        put_brake(lab, script.last.regressed_rev - 1, 5);
         publish(lab, 20, 1);
+        wait_for(lab, quiet, 1000);
+        assert_true(script.last.regressed);
+        put_brake(lab, script.last.regressed_rev, -1);
+        publish(lab, 21, 1);
+        wait_for(lab, quiet, 1000);
+        assert_true(script.last.regressed);
+        put_brake(lab, script.last.regressed_rev, 5);
+        publish(lab, 22, 1);
         wait_for(lab, quiet, 1000);
         assert_false(script.last.regressed);
         assert_true(lh_runtime_epoch(only->runtime, NAME) <= fake_etcd_revision(lab->server));
@@ -502,6 +548,7 @@ int main(void)
         cmocka_unit_test(without_its_other_guards_the_fence_holds_it),
         cmocka_unit_test(a_lost_lease_ends_the_epoch),
         cmocka_unit_test(a_restored_backup_begins_anew),
+        cmocka_unit_test(a_confirmed_brake_that_comes_back_lifts_nothing),
         cmocka_unit_test(two_controllers_are_two_elections),
     };
 
