@@ -259,7 +259,8 @@ static void after(Inv *inv, const InvCommit *commit)
             inv_did(inv, INV_PARTITIONS);
             inv->counters.plans_written++;
             check_history(inv, commit, change);
-            check_room(inv, commit, change);
+            if (((const LhPartitionPlan *)change->after)->history->n > 0)
+                check_room(inv, commit, change);
         }
         if (change->kind == LH_KIND_ASSIGNMENT && change->before == NULL &&
             g_str_has_prefix(change->name, "indexer/"))

@@ -152,7 +152,7 @@ typedef struct {
     X(partition_edits, "edits of partitions", 1000)              \
     X(plans_written, "plans of partitions written", 750)         \
     X(partitions_taken, "partitions newly taken", 600)           \
-    X(partitions_loaded, "partitions to indexers", 1)            \
+    X(partitions_loaded, "partitions to indexers", 3000)         \
     X(registrations, "registrations", 1000)                      \
     X(mirror_checks, "mirrors compared", 95000)                  \
     X(fold_checks, "indexes folded anew", 610)                   \

@@ -28,7 +28,8 @@ struct SimRecovery {
     const LhWorkFuncs *funcs;
     gpointer data;
     GHashTable *things; /* task → Thing */
-    LhTimer *deadline;  /* of the director */
+    LhTimer *deadline;  /* of the director; NULL: none was named, or it is past */
+    gboolean named;     /* a deadline was named */
 };
 
 /* ---- hands ---- */
@@ -177,6 +178,8 @@ static void work_load(LhAgentWork *base, const char *item,
     thing->fails = faults && sim_chance(sim, FAIL_PERCENT);
     thing->stays = strcmp(work->process->pool, SIM_POOL_INDEXER) == 0;
     g_hash_table_replace(work->things, thing->task, thing);
+    if (work->named && work->deadline == NULL)
+        return; /* its watchdog ends it before it begins, and nobody hears of that */
     take(thing);
     thing->end = lh_timer_in(sim->director, ms, on_end, thing);
 }
@@ -232,6 +235,7 @@ static void work_deadline(LhAgentWork *base, gint64 mono_ms)
     SimRecovery *work = (SimRecovery *)base;
     SimProcess *process = work->process;
     gint64 at = mono_ms - sim_machine_mono_offset(process->env);
+    work->named = TRUE;
     lh_timer_clear(process->sim->director, &work->deadline);
     work->deadline = lh_timer_in(process->sim->director, MAX(0, at - sim_now(process->sim)),
                                  at_deadline, work);
