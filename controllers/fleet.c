@@ -313,6 +313,8 @@ static gboolean fold_accepted(LhFleet *fleet, const LhObject *before, const LhOb
         hold_in_table(fleet->confirmations, rest, after);
     else if (kind == LH_KIND_NODEPOLICY)
         fold_policy(fleet, rest, after);
+    else if (kind == LH_KIND_RESTORE)
+        lh_fleet_fold_restore(fleet, rest, after);
     return TRUE;
 }
 
@@ -325,11 +327,13 @@ static gboolean fold_snapshot(LhFleet *fleet, const LhObject *before, const LhOb
 
     if (was != NULL && lh_fleet_uri_remove(fleet, snapshot))
         old_uri = lh_uri_text(&was->uri);
+    lh_fleet_time_set(snapshot, FALSE);
     lh_fleet_hold_snapshot(snapshot, after);
     is = lh_fleet_snapshot_object(snapshot);
     if (is != NULL && lh_fleet_uri_add(fleet, snapshot))
         new_uri = lh_uri_text(&is->uri);
     lh_fleet_link_service(fleet, snapshot, is == NULL ? NULL : is->service);
+    lh_fleet_time_set(snapshot, TRUE);
     lh_fleet_touch_snapshot(fleet, snapshot);
     for (guint i = 0; snapshot->replicas != NULL && i < snapshot->replicas->len; i++) {
         LhFleetReplica *replica = g_ptr_array_index(snapshot->replicas, i);
@@ -528,6 +532,12 @@ static gboolean fold_brake(LhFleet *fleet, const LhObject *before, const LhObjec
     return TRUE;
 }
 
+static gboolean fold_progress(LhFleet *fleet, const LhObject *before, const LhObject *after)
+{
+    lh_fleet_fold_progress(fleet, (after != NULL ? after : before)->name, after);
+    return TRUE;
+}
+
 static gboolean folds_as_subject(LhKind kind)
 {
     return lh_kind_is_desired(kind) || kind == LH_KIND_RECOVERYTASK;
@@ -592,6 +602,8 @@ static gboolean fold_status(LhFleet *fleet, const LhObject *before, const LhObje
         LhFleetSubject *subject = lh_fleet_subject(fleet, kind, subject_key);
         lh_fleet_touch_subject(fleet, subject);
         lh_fleet_drop_subject(fleet, subject);
+        if (kind == LH_KIND_RESTORE)
+            lh_fleet_touch_restore(fleet, rest);
     }
     return TRUE;
 }
@@ -600,16 +612,27 @@ typedef gboolean (*FoldFunc)(LhFleet *fleet, const LhObject *before, const LhObj
 
 /* One more than there are kinds: a key of no known kind concerns nobody here. */
 static const FoldFunc folds[LH_N_ALL_KINDS] = {
-    [LH_KIND_SERVICE] = fold_desired,   [LH_KIND_SEED] = fold_desired,
-    [LH_KIND_THROTTLE] = fold_desired,  [LH_KIND_PARTITION] = fold_desired,
-    [LH_KIND_RESTORE] = fold_desired,   [LH_KIND_NODEPOLICY] = fold_desired,
-    [LH_KIND_SETTINGS] = fold_desired,  [LH_KIND_CONFIRMATION] = fold_desired,
-    [LH_KIND_SNAPSHOT] = fold_snapshot, [LH_KIND_ACCEPTED] = fold_accepted,
-    [LH_KIND_REPLICA] = fold_replica,   [LH_KIND_ASSIGNMENT] = fold_assignment,
-    [LH_KIND_RETRY] = fold_retry,       [LH_KIND_HEALTH] = fold_health,
-    [LH_KIND_DELETION] = fold_deletion, [LH_KIND_BRAKE] = fold_brake,
-    [LH_KIND_STATUS] = fold_status,     [LH_KIND_NODE] = fold_node,
-    [LH_KIND_ITEM] = fold_item,         [LH_KIND_RECOVERYTASK] = fold_desired,
+    [LH_KIND_SERVICE] = fold_desired,
+    [LH_KIND_SEED] = fold_desired,
+    [LH_KIND_THROTTLE] = fold_desired,
+    [LH_KIND_PARTITION] = fold_desired,
+    [LH_KIND_RESTORE] = fold_desired,
+    [LH_KIND_NODEPOLICY] = fold_desired,
+    [LH_KIND_SETTINGS] = fold_desired,
+    [LH_KIND_CONFIRMATION] = fold_desired,
+    [LH_KIND_SNAPSHOT] = fold_snapshot,
+    [LH_KIND_ACCEPTED] = fold_accepted,
+    [LH_KIND_REPLICA] = fold_replica,
+    [LH_KIND_ASSIGNMENT] = fold_assignment,
+    [LH_KIND_RETRY] = fold_retry,
+    [LH_KIND_HEALTH] = fold_health,
+    [LH_KIND_DELETION] = fold_deletion,
+    [LH_KIND_BRAKE] = fold_brake,
+    [LH_KIND_STATUS] = fold_status,
+    [LH_KIND_NODE] = fold_node,
+    [LH_KIND_ITEM] = fold_item,
+    [LH_KIND_RECOVERYTASK] = fold_desired,
+    [LH_KIND_RESTOREPROGRESS] = fold_progress,
 };
 
 static gboolean fleet_fold(gpointer index, const LhObject *before, const LhObject *after)
@@ -663,9 +686,10 @@ static void free_records(LhFleet *fleet)
 
     FREE_EACH(services, LhFleetService, lh_object_unref(r->desired); lh_object_unref(r->accepted);
               lh_object_unref(r->counted); g_ptr_array_unref(r->snapshots);
-              g_hash_table_unref(r->orphans); g_free(r->name));
+              g_hash_table_unref(r->orphans); lh_sorted_set_clear(&r->by_time); g_free(r->name));
     FREE_EACH(replicas, LhFleetReplica, lh_object_unref(r->object); lh_object_unref(r->retry);
-              g_clear_pointer(&r->assignments, g_ptr_array_unref); g_free(r->name));
+              g_clear_pointer(&r->assignments, g_ptr_array_unref); g_free(r->restored);
+              g_free(r->name));
     FREE_EACH(assignments, LhFleetAssignment, lh_object_unref(r->object); lh_object_unref(r->item);
               g_free(r->key));
     FREE_EACH(nodes, LhFleetNode, lh_object_unref(r->object); lh_object_unref(r->health);
@@ -699,6 +723,7 @@ static void fleet_free(gpointer index)
     LhFleet *fleet = index;
 
     lh_fleet_trees_clear(fleet);
+    lh_fleet_restores_clear(fleet);
     lh_places_free(fleet->places);
     free_records(fleet);
     free_snapshots(fleet);

@@ -23,11 +23,12 @@ struct LhItemWriter {
     const LhItemWriterFuncs *funcs;
     gpointer data;
     char *item_key, *assignment_key;
-    gint64 mod_rev;     /* of the item key; 0: it does not exist */
-    gboolean touched;   /* the newest content has not been sent */
-    gboolean unsure;    /* an attempt of `write` may have been applied */
-    gboolean must_read; /* … and nothing may be sent before reading back */
-    LhItemWrite write;  /* the one in flight, or the last */
+    gint64 mod_rev;      /* of the item key; 0: it does not exist */
+    gboolean touched;    /* the newest content has not been sent */
+    gboolean unsure;     /* an attempt of `write` may have been applied */
+    gboolean given_away; /* what is committed has no lease: a controller takes it away */
+    gboolean must_read;  /* … and nothing may be sent before reading back */
+    LhItemWrite write;   /* the one in flight, or the last */
     guint attempt;
     LhCallId call;
     LhTimer *pause;
@@ -69,6 +70,7 @@ static void settle(LhItemWriter *w, gint64 mod_rev)
     w->unsure = w->must_read = FALSE;
     LhItemWrite done = w->write;
     w->write = (LhItemWrite){0};
+    w->given_away = done.leaseless;
     if (w->funcs->committed(&done, w->data))
         kick(w);
     write_clear(&done);
@@ -239,7 +241,7 @@ void lh_item_writer_hurry(LhItemWriter *w)
 
 gint64 lh_item_writer_revision(const LhItemWriter *w)
 {
-    return w->call != 0 || w->unsure || w->must_read ? -1 : w->mod_rev;
+    return w->call != 0 || w->unsure || w->must_read || w->given_away ? -1 : w->mod_rev;
 }
 
 void lh_item_writer_free(LhItemWriter *w)

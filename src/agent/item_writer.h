@@ -56,7 +56,8 @@ LhItemWriter *lh_item_writer_new(const LhItemScope *scope, const char *item_key,
 void lh_item_writer_touch(LhItemWriter *writer);
 /* A newer assignment has been heard of: a write that waits for it need not wait any longer. */
 void lh_item_writer_hurry(LhItemWriter *writer);
-/* Of the item key as last written, 0: it does not exist; -1: that is just being changed or found out. */
+/* Of the item key as last written, 0: it does not exist; -1: that is just being changed or found out, or it
+ * was put without the lease, and a controller may have taken it away. */
 gint64 lh_item_writer_revision(const LhItemWriter *writer);
 /* What is in flight may land or not. Accepts NULL; also inside committed. */
 void lh_item_writer_free(LhItemWriter *writer);

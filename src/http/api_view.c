@@ -117,6 +117,23 @@ static cJSON *add_place(const LhApi *api, const LhObject *task, cJSON *status)
     return status;
 }
 
+/* What has become of a Restore: its RestoreProgress, beside the conditions. */
+static cJSON *with_progress(const LhApi *api, const LhObject *object, cJSON *status)
+{
+    const LhObject *progress = lh_mirror_get(api->options.mirror, LH_KIND_RESTOREPROGRESS,
+                                             object->name);
+    g_autoptr(cJSON) json = progress != NULL && lh_object_known(progress)
+                                ? printed(LH_KIND_RESTOREPROGRESS, progress)
+                                : NULL;
+
+    if (json == NULL)
+        return status;
+    if (status == NULL)
+        status = cJSON_CreateObject();
+    add_missing(status, json);
+    return status;
+}
+
 static void add_metadata(cJSON *view, const LhObject *object, gboolean labels)
 {
     cJSON *metadata = cJSON_AddObjectToObject(view, "metadata");
@@ -188,6 +205,8 @@ cJSON *lh_view_object(const LhApi *api, const LhObject *object)
     status = merged_status(api, object);
     if (object->kind == LH_KIND_RECOVERYTASK && lh_object_known(object))
         status = add_place(api, object, status);
+    if (object->kind == LH_KIND_RESTORE)
+        status = with_progress(api, object, status);
     if (status != NULL)
         cJSON_AddItemToObject(view, "status", status);
     return view;

@@ -22,6 +22,8 @@ static const struct {
      BIT(ASSIGNMENT) | BIT(RETRY) | BIT(STATUS) | BIT(RECOVERYTASK) | BIT(ITEM), "recovery/"},
     {"partition-allocator", BIT(PARTITIONPLAN) | BIT(ASSIGNMENT) | BIT(RETRY) | BIT(STATUS),
      BIT(PARTITIONPLAN) | BIT(ASSIGNMENT) | BIT(RETRY) | BIT(STATUS) | BIT(ITEM), "indexer/"},
+    {"restore-manager", BIT(REPLICA) | BIT(RESTOREPROGRESS) | BIT(STATUS),
+     BIT(RESTOREPROGRESS) | BIT(STATUS), NULL},
     {"cluster-monitor", BIT(ASSIGNMENT) | BIT(STATUS), BIT(STATUS), ""},
     {"failure-detector", BIT(HEALTH), BIT(HEALTH), NULL},
 };

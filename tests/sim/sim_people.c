@@ -85,6 +85,7 @@ void sim_people_begin(Sim *sim)
     sim_put(sim, "desired/settings/cache-assigner",
             "{\"spec\":{\"failureGrace\":\"15s\",\"restoreReservePercent\":10}}", 0);
     sim_put(sim, "desired/settings/cache-evictor", "{\"spec\":{\"evictGrace\":\"1s\"}}", 0);
+    sim_restores_begin(sim);
     sim_put(
         sim, "desired/settings/cluster-monitor",
         "{\"spec\":{\"stuckAssigned\":\"15s\",\"stuckLoading\":\"25s\",\"stuckEvicting\":\"30s\"}}",
@@ -415,11 +416,11 @@ static void scatter_junk(Sim *sim)
         "events/x",
     };
     static const LhKind kinds[] = {
-        LH_KIND_SERVICE,       LH_KIND_SETTINGS, LH_KIND_SNAPSHOT,   LH_KIND_ACCEPTED,
-        LH_KIND_REPLICA,       LH_KIND_RETRY,    LH_KIND_ASSIGNMENT, LH_KIND_HEALTH,
-        LH_KIND_BRAKE,         LH_KIND_STATUS,   LH_KIND_NODE,       LH_KIND_ITEM,
-        LH_KIND_SEARCH,        LH_KIND_LEADER,   LH_KIND_EVENT,      LH_KIND_RECOVERYTASK,
-        LH_KIND_PARTITIONPLAN,
+        LH_KIND_SERVICE,         LH_KIND_SETTINGS,     LH_KIND_SNAPSHOT,      LH_KIND_ACCEPTED,
+        LH_KIND_REPLICA,         LH_KIND_RETRY,        LH_KIND_ASSIGNMENT,    LH_KIND_HEALTH,
+        LH_KIND_BRAKE,           LH_KIND_STATUS,       LH_KIND_NODE,          LH_KIND_ITEM,
+        LH_KIND_SEARCH,          LH_KIND_LEADER,       LH_KIND_EVENT,         LH_KIND_RESTORE,
+        LH_KIND_RESTOREPROGRESS, LH_KIND_RECOVERYTASK, LH_KIND_PARTITIONPLAN,
     };
     if (sim_chance(sim, 20)) {
         put_junk(sim, strange[sim_below(sim, G_N_ELEMENTS(strange))]);
@@ -569,6 +570,8 @@ const SimActivity sim_people[] = {
     {"junk", 9000, 0, scatter_junk},
     {"cordon", 90000, 0, cordon},
     {"recover", 12000, 1, sim_people_recover},
+    {"ask for a restore", 25000, 1, sim_restores_ask},
+    {"withdraw a restore", 90000, 0, sim_restores_withdraw},
     {"attend", 15000, 1, attend},
     {NULL, 0, 0, NULL},
 };

@@ -13,6 +13,7 @@ typedef struct {
     char *dir, *path;
     GString *log; /* the answers, one word each, with a space after it */
     char *message, *url;
+    pid_t stopped; /* a watchdog; it must not outlive a test that fails */
 } Fixture;
 
 static void say(Fixture *f, const char *item, const char *what)
@@ -75,6 +76,8 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     Fixture *f = *state;
+    if (f->stopped != 0)
+        kill(f->stopped, SIGCONT);
     lh_program_work_free(f->work);
     g_autofree char *command = g_strdup_printf("rm -rf '%s'", f->dir);
     assert_int_equal(system(command), 0);
@@ -323,6 +326,73 @@ static void the_next_waits_for_the_end_of_the_last(void **state)
     assert_null(content(f, "doubled"));
 }
 
+/* ---- what is being killed is not gone yet ---- */
+
+/* The watchdog of the program that has written its parent's number there; it is stopped. */
+static void stop_watchdog(Fixture *f)
+{
+    gchar *text = NULL;
+    while (access(f->path, F_OK) != 0 || (text = content(f, "ticks")) == NULL || *text == '\0') {
+        g_free(g_steal_pointer(&text));
+        g_main_context_iteration(NULL, FALSE);
+    }
+    f->stopped = (pid_t)atoi(text);
+    g_free(text);
+    assert_true(f->stopped > 1);
+    assert_int_equal(kill(f->stopped, SIGSTOP), 0);
+}
+
+static void resume_watchdog(Fixture *f)
+{
+    kill(f->stopped, SIGCONT);
+    f->stopped = 0;
+}
+
+/* Time enough for what must not happen. */
+static void give_it_time(Fixture *f)
+{
+    gint64 until = lh_mono_ms(f->env) + 300;
+    while (lh_mono_ms(f->env) < until) {
+        g_main_context_iteration(NULL, FALSE);
+        g_usleep(500);
+    }
+}
+
+static void the_next_waits_while_the_last_still_lives(void **state)
+{
+    Fixture *f = *state;
+    f->o.exec = SH("exec 9> lock; flock -n 9 || { echo x > doubled; exit 1; }; "
+                   "test -e last && exit 0; echo $PPID > ticks; sleep 100");
+    begin(f);
+    load(f, "a");
+    stop_watchdog(f);
+    g_autofree char *last = g_build_filename(f->dir, "last", NULL);
+    assert_true(g_file_set_contents(last, "", 0, NULL));
+    f->base->v->drop(f->base);
+    load(f, "a");
+    give_it_time(f);
+    assert_string_equal(f->log->str, "");
+    resume_watchdog(f);
+    expect(f, "a:done ");
+    assert_null(content(f, "doubled"));
+}
+
+static void released_is_not_said_before_the_leftovers_are_gone(void **state)
+{
+    Fixture *f = *state;
+    f->o.ends = FALSE;
+    f->o.on_load = SH("setsid sleep 100 & echo $PPID > ticks");
+    begin(f);
+    load(f, "p1");
+    expect(f, "p1:ready ");
+    stop_watchdog(f);
+    release(f, "p1");
+    give_it_time(f);
+    assert_string_equal(f->log->str, "p1:ready ");
+    resume_watchdog(f);
+    expect(f, "p1:ready p1:released ");
+}
+
 static void past_the_deadline_it_answers_nothing(void **state)
 {
     Fixture *f = *state;
@@ -373,6 +443,8 @@ int main(int argc, char **argv)
         TEST(an_on_evict_that_fails_is_asked_again),
         TEST(dropped_it_ends_and_says_nothing),
         TEST(the_next_waits_for_the_end_of_the_last),
+        TEST(the_next_waits_while_the_last_still_lives),
+        TEST(released_is_not_said_before_the_leftovers_are_gone),
         TEST(past_the_deadline_it_answers_nothing),
         TEST(the_same_order_is_updated_in_place),
     };
