@@ -1,6 +1,7 @@
 /* See explain.h: the items of the exclusive pools. */
 #include "base/units.h"
 #include "controllers/explain.h"
+#include "controllers/partitions.h"
 #include "controllers/pool.h"
 #include "controllers/registry.h"
 
@@ -127,6 +128,34 @@ static void explain_plans(gconstpointer index, const LhPlanContext *context, con
     }
 }
 
+static gint by_service_name(gconstpointer a, gconstpointer b)
+{
+    return strcmp((*(const LhPartitionService *const *)a)->name,
+                  (*(const LhPartitionService *const *)b)->name);
+}
+
+/* Which services have a partition, and how much of it is used. */
+static void explain_partition(const LhPools *pools, const LhPartitionRecord *record,
+                              GPtrArray *lines)
+{
+    g_autoptr(GPtrArray) users = g_ptr_array_copy(record->users, NULL, NULL);
+    gint64 capacity = lh_partition_room_capacity(pools->partitions->room, record->seat);
+
+    g_ptr_array_sort(users, by_service_name);
+    for (guint i = 0; i < users->len; i++) {
+        const LhPartitionService *service = users->pdata[i];
+        for (guint u = 0; u < service->uses->len; u++) {
+            const LhPartitionUse *use = &g_array_index(service->uses, LhPartitionUse, u);
+            if (use->seat == record->seat)
+                line(lines, "service %s has it, with %" G_GINT64_FORMAT " bytes/s%s", service->name,
+                     use->used, use->dedicated ? ", for itself" : "");
+        }
+    }
+    if (capacity >= 0)
+        line(lines, "%" G_GINT64_FORMAT " of its %" G_GINT64_FORMAT " bytes/s are used",
+             lh_partition_room_load(pools->partitions->room, record->seat), capacity);
+}
+
 GPtrArray *lh_explain_pool(gconstpointer index, const LhPlanContext *context, const char *pool,
                            const char *name, const char **state)
 {
@@ -149,6 +178,12 @@ GPtrArray *lh_explain_pool(gconstpointer index, const LhPlanContext *context, co
         explain_assignment(g_ptr_array_index(item->assignments, i), lines);
     if (item->assignments == NULL)
         line(lines, "on no node");
+    if (strcmp(pool, LH_POOL_INDEXER) == 0) {
+        const LhPools *pools = index;
+        const LhPartitionRecord *partition = lh_partitions_record(pools->partitions, name);
+        if (partition != NULL)
+            explain_partition(pools, partition, lines);
+    }
     explain_plans(index, context, item, lines);
     return lines;
 }

@@ -19,6 +19,11 @@ const LhSettings *lh_pools_settings(const LhPools *pools, const char *controller
     return accepted != NULL ? accepted : lh_settings_default(controller);
 }
 
+const LhObject *lh_pools_settings_object(const LhPools *pools, const char *controller)
+{
+    return g_hash_table_lookup(pools->settings, controller);
+}
+
 const LhSettings *lh_pools_settings_of(gconstpointer index, const char *controller)
 {
     return lh_pools_settings(index, controller);

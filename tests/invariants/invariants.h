@@ -33,7 +33,8 @@
     X(EXCLUSIVE, exclusive, "exclusive") \
     X(RESTORE, restores, "restore")      \
     X(CLEANER, cleaner, "cleaner")       \
-    X(MONITOR, monitor, "monitor")
+    X(MONITOR, monitor, "monitor")       \
+    X(PARTITIONS, partitions, "partitions")
 
 typedef enum {
 #define X(id, variable, name) INV_##id,
@@ -116,7 +117,10 @@ typedef struct {
     X(restores_completed, "restores completed")          \
     X(tasks_begun, "recovery tasks assigned")            \
     X(tasks_done, "recovery tasks retired")              \
-    X(tasks_lost, "exclusive items of failed nodes")
+    X(tasks_lost, "exclusive items of failed nodes")     \
+    X(plans_written, "plans of partitions written")      \
+    X(partitions_taken, "partitions newly taken")        \
+    X(partitions_loaded, "partitions to indexers")
 
 typedef struct {
 #define X(name, text) guint64 name;
@@ -153,6 +157,7 @@ typedef struct {
     GHashTable *sizes;   /* node name → LhNode: its last registration, also one that is gone */
     GHashTable *gone_ms; /* node → gint64, since when its registration may have been gone */
     GHashTable *cordoned_ms; /* node name → gint64, by when it was */
+    GHashTable *edited_ms;   /* Accepted of a service → gint64, its last edit of throughput */
     GHashTable *ids;         /* every node that was ever registered */
     GHashTable *epochs;      /* "controller/epoch" that wrote */
     GHashTable *first_live;  /* restored replica → gint64, epoch ms: when a node first said so */

@@ -32,6 +32,7 @@
 #define SIM_LATE_MS       8000 /* an order that is not late was decided at most so long ago */
 #define LH_SIM_POOL       INV_POOL
 #define SIM_POOL_RECOVERY "recovery"
+#define SIM_POOL_INDEXER  "indexer"
 #define SIM_MAX_PROCESSES 64
 #define SIM_ROOT          "s3://bucket/" /* of the managers' object store */
 #define SIM_BACKUPS       3              /* the last of them is of the last change of a Brake */
@@ -87,6 +88,7 @@ typedef struct {
 
 #define SIM_AGENTS   5
 #define SIM_RECOVERY 2 /* recovery nodes, after the agents of the cache pool */
+#define SIM_INDEXERS 3 /* after them */
 #define SIM_MANAGERS 3
 #define SIM_CHAOS_MS (8 * 60 * 1000)
 
@@ -154,6 +156,10 @@ typedef struct {
     X(tasks_begun, "recovery tasks assigned", 2600)              \
     X(tasks_done, "recovery tasks retired", 2200)                \
     X(tasks_lost, "exclusive items of failed nodes", 300)        \
+    X(partition_edits, "edits of partitions", 1000)              \
+    X(plans_written, "plans of partitions written", 750)         \
+    X(partitions_taken, "partitions newly taken", 600)           \
+    X(partitions_loaded, "partitions to indexers", 3000)         \
     X(registrations, "registrations", 1000)                      \
     X(mirror_checks, "mirrors compared", 95000)                  \
     X(fold_checks, "indexes folded anew", 610)                   \

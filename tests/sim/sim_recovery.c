@@ -1,5 +1,6 @@
 /*
- * A recovery node's work without programs: a task takes virtual time, is done or fails. It goes on while its
+ * A node's work without programs. In the pool recovery a task takes virtual time, is done or fails; in the pool
+ * indexer a partition becomes live and stays so, or fails. It goes on while its
  * agent's process is stopped, as a real program does, until the deadline that the agent named last: then
  * its watchdog ends it; and when the process dies. Who works on what is known here, apart from etcd: no
  * task may be in two hands at once.
@@ -15,9 +16,9 @@
 typedef struct {
     SimRecovery *work;
     char *task;
-    gboolean works, fails;
-    LhTimer *end;   /* of the director: when the program ends; NULL: it has */
-    LhTimer *heard; /* of the agent's process */
+    gboolean works, fails, stays; /* stays: it does not end by itself */
+    LhTimer *end;                 /* of the director: when the program ends; NULL: it has */
+    LhTimer *heard;               /* of the agent's process */
     gboolean releasing;
 } Thing;
 
@@ -27,7 +28,8 @@ struct SimRecovery {
     const LhWorkFuncs *funcs;
     gpointer data;
     GHashTable *things; /* task → Thing */
-    LhTimer *deadline;  /* of the director */
+    LhTimer *deadline;  /* of the director; NULL: none was named, or it is past */
+    gboolean named;     /* a deadline was named */
 };
 
 /* ---- hands ---- */
@@ -115,6 +117,10 @@ static void heard(gpointer data)
     thing->heard = NULL;
     g_autofree char *task = g_strdup(thing->task);
     gboolean fails = thing->fails, releasing = thing->releasing;
+    if (thing->works && !releasing) {
+        work->funcs->ready(task, NULL, work->data);
+        return;
+    }
     g_hash_table_remove(work->things, task);
     if (releasing) {
         work->funcs->released(task, NULL, work->data);
@@ -140,7 +146,10 @@ static void on_end(gpointer data)
 {
     Thing *thing = data;
     thing->end = NULL;
-    end(thing);
+    if (!thing->stays || thing->fails)
+        end(thing);
+    else
+        thing->heard = lh_timer_in(thing->work->process->env, 0, heard, thing);
 }
 
 /* ---- the vtable ---- */
@@ -167,7 +176,10 @@ static void work_load(LhAgentWork *base, const char *item,
     thing->work = work;
     thing->task = g_strdup(item);
     thing->fails = faults && sim_chance(sim, FAIL_PERCENT);
+    thing->stays = strcmp(work->process->pool, SIM_POOL_INDEXER) == 0;
     g_hash_table_replace(work->things, thing->task, thing);
+    if (work->named && work->deadline == NULL)
+        return; /* its watchdog ends it before it begins, and nobody hears of that */
     take(thing);
     thing->end = lh_timer_in(sim->director, ms, on_end, thing);
 }
@@ -196,8 +208,9 @@ static void work_release(LhAgentWork *base, const char *item)
         return;
     }
     thing->releasing = TRUE;
-    if (thing->end == NULL)
+    if (!thing->works)
         return; /* it has ended, and that is about to be heard */
+    lh_timer_clear(work->process->env, &thing->heard);
     lh_timer_clear(sim->director, &thing->end);
     thing->end = lh_timer_in(sim->director, sim_between(sim, 5, 3000), stop, thing);
 }
@@ -222,6 +235,7 @@ static void work_deadline(LhAgentWork *base, gint64 mono_ms)
     SimRecovery *work = (SimRecovery *)base;
     SimProcess *process = work->process;
     gint64 at = mono_ms - sim_machine_mono_offset(process->env);
+    work->named = TRUE;
     lh_timer_clear(process->sim->director, &work->deadline);
     work->deadline = lh_timer_in(process->sim->director, MAX(0, at - sim_now(process->sim)),
                                  at_deadline, work);

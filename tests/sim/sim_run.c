@@ -241,11 +241,15 @@ static void add_process(Sim *sim, gboolean is_manager, guint slot)
         process->wall_offset_ms = 0;
     if (is_manager)
         return;
-    process->pool = slot < sim->options.agents ? LH_SIM_POOL : SIM_POOL_RECOVERY;
+    process->pool = slot < sim->options.agents                  ? LH_SIM_POOL
+                    : slot < sim->options.agents + SIM_RECOVERY ? SIM_POOL_RECOVERY
+                                                                : SIM_POOL_INDEXER;
     process->set = slot % 5 == 4 ? "extra" : "default";
     process->zone = slot % 2 == 0 ? "zone-a" : "zone-b";
     process->capacity_bytes = sim_agent_capacity(sim);
-    process->capacity_items = slot < sim->options.agents ? ITEMS * sim_scale(sim) : 1;
+    process->capacity_items = slot < sim->options.agents                  ? ITEMS * sim_scale(sim)
+                              : slot < sim->options.agents + SIM_RECOVERY ? 1
+                                                                          : 0;
     process->disk = sim_disk_new();
 }
 
@@ -270,7 +274,7 @@ static void start_world(Sim *sim)
               sim->intensity);
     for (guint i = 0; i < sim->options.managers; i++)
         add_process(sim, TRUE, i);
-    for (guint i = 0; i < sim->options.agents + SIM_RECOVERY; i++)
+    for (guint i = 0; i < sim->options.agents + SIM_RECOVERY + SIM_INDEXERS; i++)
         add_process(sim, FALSE, i);
     sim_hands_init(sim);
     sim_people_begin(sim);

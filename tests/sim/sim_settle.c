@@ -276,11 +276,45 @@ static char *check_tasks(Sim *sim)
     return NULL;
 }
 
+/* ---- every partition that a plan has for good is worked on ---- */
+
+static gboolean is_worked_on(Sim *sim, const char *partition)
+{
+    g_autofree char *tail = g_strconcat("/", partition, NULL);
+    GHashTableIter iter;
+    gpointer key, value;
+    g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_ITEM]);
+    while (g_hash_table_iter_next(&iter, &key, &value))
+        if (g_str_has_prefix(key, SIM_POOL_INDEXER "/") && g_str_has_suffix(key, tail) &&
+            lh_object_known(value) && ((const LhItem *)value)->state == LH_ITEM_LIVE)
+            return g_hash_table_contains(sim->hands, partition);
+    return FALSE;
+}
+
+static char *check_partitions(Sim *sim)
+{
+    GHashTableIter iter;
+    gpointer key, value;
+    g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_PARTITIONPLAN]);
+    while (g_hash_table_iter_next(&iter, &key, &value)) {
+        const LhPartitionPlan *plan = value;
+        const LhPartitionInterval *last;
+        if (!lh_object_known(value) || plan->history->n == 0)
+            continue;
+        last = lh_array_at(plan->history, plan->history->n - 1);
+        for (guint i = 0; last->partitions[i] != NULL; i++)
+            if (!is_worked_on(sim, last->partitions[i]))
+                return g_strdup_printf("partition %s of %s is on no indexer", last->partitions[i],
+                                       (char *)key);
+    }
+    return NULL;
+}
+
 static char *restless(Sim *sim)
 {
     char *(*const checks[])(Sim * sim) = {
-        check_processes,    check_leaders,   check_snapshots, check_replicas,
-        sim_restores_check, check_leftovers, check_monitored, check_tasks,
+        check_processes, check_leaders,   check_snapshots, check_replicas,   sim_restores_check,
+        check_leftovers, check_monitored, check_tasks,     check_partitions,
     };
     char *why = NULL;
     for (guint i = 0; why == NULL && i < G_N_ELEMENTS(checks); i++)
