@@ -507,6 +507,10 @@ static gint64 taken_back(History *h, const char *state, gint64 minutes)
     gint64 order = commit(h);
     if (state != NULL) {
         put_item(h, LEASE_B, NODE_B, "s1.default.1", state, order);
+        if (strcmp(state, "live") == 0)
+            put(h, LEASE_B, "actual/search/cache/" NODE_B "/s1",
+                "{\"snapshot\":\"s1\",\"replica\":\"s1.default.1\",\"node\":\"" NODE_B
+                "\",\"url\":\"http://x/\"}");
         commit(h);
     }
     history_wait(h, minutes * 60000);
