@@ -346,8 +346,12 @@ typedef enum {
     LH_CLAIM_STRAY, /* nobody's, but a snapshot's or a held one lies in it, or it is no uri: left alone */
     LH_CLAIM_NOBODY, /* nor does anything that is known lie in it */
 } LhClaim;
-/* @directory: a uri that ends in '/'. *@owner (may be NULL): of SNAPSHOT one of those. */
-LhClaim lh_fleet_claim(const LhFleet *fleet, const char *directory, const LhFleetSnapshot **owner);
+/* @directory: a uri that ends in '/'. */
+LhClaim lh_fleet_claim(const LhFleet *fleet, const char *directory);
+/* Each known snapshot whose uri is @directory or contains it: mostly one. */
+void lh_fleet_uri_holders(const LhFleet *fleet, const char *directory,
+                          void (*func)(const LhFleetSnapshot *snapshot, gpointer data),
+                          gpointer data);
 
 /* A sorted walk: for (n = g_tree_node_first(t); n; n = g_tree_node_next(n)) lh_tree_record(n). */
 #define lh_tree_record(node) g_tree_node_key(node)

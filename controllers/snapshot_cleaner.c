@@ -330,6 +330,16 @@ static GPtrArray *frozen_orphans(const LhCleaner *cleaner)
     return frozen;
 }
 
+/* How many of @due no replica keeps; a restored one may do so for days, and the Brake does not wait for it. */
+static guint without_replicas(const Round *round, const GPtrArray *due)
+{
+    guint n = 0;
+
+    for (guint i = 0; i < due->len; i++)
+        n += !lh_fleet_replicas_below(round->cleaner.fleet, g_ptr_array_index(due, i));
+    return n;
+}
+
 /* Confirmed: that set and no other; what stands in the way of each one still does. */
 static void carry_out(Round *round, const GPtrArray *due, const GPtrArray *orphans, Cause cause,
                       const char *words)
@@ -339,7 +349,8 @@ static void carry_out(Round *round, const GPtrArray *due, const GPtrArray *orpha
     if (due->len + orphans->len > (guint)cleaner->brake->eligible) {
         brake(round, cause == CAUSE_NONE ? CAUSE_MUCH : cause,
               words != NULL ? words : "more than was confirmed");
-    } else if (due->len + orphans->len == 0 && cause != CAUSE_NEWER && cause != CAUSE_HOLD) {
+    } else if (without_replicas(round, due) + orphans->len == 0 && cause != CAUSE_NEWER &&
+               cause != CAUSE_HOLD) {
         release(round, "carried-out", "the confirmed plan is carried out");
     } else if (cause != CAUSE_HOLD) {
         delete_all(round, due);

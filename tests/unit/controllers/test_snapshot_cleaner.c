@@ -593,6 +593,27 @@ static void a_confirmation_releases_exactly_that_set(void **state)
     assert_null(brake(world));
 }
 
+/* What a restored replica keeps is deleted when that goes, and holds up nobody else's plan until then. */
+static void a_confirmed_brake_does_not_wait_for_restored_replicas(void **state)
+{
+    g_autoptr(World) world = two_services(12, 0);
+
+    (void)state;
+    put(world, "decided/replicas/old-003.default.r0",
+        "{\"snapshot\":\"old-003\",\"service\":\"s\",\"set\":\"default\",\"restored\":true}");
+    run(world, C);
+    world->now_ms += SECOND;
+    putf(world, "desired/confirmations/" C, "{\"spec\":{\"planHash\":\"%s\"}}",
+         brake(world)->plan_hash);
+    run(world, "admission");
+    run(world, C);
+    assert_int_equal(deletions(world), 11);
+    assert_null(brake(world));
+    del(world, "decided/replicas/old-003.default.r0");
+    run(world, C);
+    assert_int_equal(deletions(world), 12);
+}
+
 static void so_many_a_second(void **state)
 {
     g_autoptr(World) world = world_with(10, 0);
@@ -791,6 +812,7 @@ int main(void)
         cmocka_unit_test(a_confirmed_brake_of_a_backup_counts_for_nothing),
         cmocka_unit_test(the_brake_counts_by_service_and_by_all),
         cmocka_unit_test(a_confirmation_releases_exactly_that_set),
+        cmocka_unit_test(a_confirmed_brake_does_not_wait_for_restored_replicas),
         cmocka_unit_test(so_many_a_second),
         cmocka_unit_test(missing_data_is_said_and_nothing_more),
         cmocka_unit_test(an_orphan_is_seen_twice_a_grace_apart),
