@@ -26,7 +26,8 @@ static const struct {
      BIT(RESTOREPROGRESS) | BIT(STATUS), NULL},
     {"snapshot-cleaner", BIT(DELETION) | BIT(ORPHAN) | BIT(BRAKE) | BIT(STATUS),
      BIT(SNAPSHOT) | BIT(ORPHAN) | BIT(BRAKE) | BIT(STATUS), NULL},
-    {"cluster-monitor", BIT(ASSIGNMENT) | BIT(STATUS), BIT(STATUS), ""},
+    {"cluster-monitor", BIT(ASSIGNMENT) | BIT(STATUS), BIT(STATUS) | BIT(DELETION) | BIT(ORPHAN),
+     ""},
     {"failure-detector", BIT(HEALTH), BIT(HEALTH), NULL},
 };
 
