@@ -9,7 +9,8 @@
  *   missing.<snapshot>   a snapshot below it without any object; revision: the snapshot's
  *   orphan.<sha-256>     a directory with objects that are nobody's: uri, objects, bytes, newest, clock
  *   delete.<snapshot>    erase all below uri; token: the Deletion's create revision
- *   erase.<sha-256>      erase what lies in uri directly; token: the Orphan's create revision
+ *   erase.<sha-256>      erase what lies in uri directly, not younger than number and not more than the
+ *                        Orphan says; token: its create revision. state "changed", with an error: there is
  *   etcd           clock: what etcd says the time is
  *
  * Of missing and orphan the state is the id of the listing that told it. <root>: the first 16 digits of the SHA-256 of its uri.
@@ -28,6 +29,7 @@
 #define LH_CLEANER_DELETE  "delete."
 #define LH_CLEANER_ERASE   "erase."
 #define LH_CLEANER_ETCD    "etcd"
+#define LH_CLEANER_CHANGED "changed"
 
 #define LH_CLEANER_MARKER ".leasehold" /* lies in each root */
 

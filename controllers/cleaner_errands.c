@@ -163,7 +163,9 @@ static void erase_orphans(const LhCleaner *cleaner, LhErrands *errands)
                                            .what = LH_CLEANER_ERASE,
                                            .uri = orphan->uri,
                                            .token = orphan->o.create_rev,
-                                           .attempt = attempt});
+                                           .attempt = attempt,
+                                           .number = orphan->second_seen -
+                                                     cleaner->settings->orphan_grace_ms});
     }
 }
 

@@ -4,7 +4,7 @@
  *
  *   seen ─▶ Orphan firstSeen ─ seen again, a grace later, unchanged ─▶ secondSeen, decidedAt (the intent)
  *    ▲          │ changed: anew; not seen: removed                         │ erased: objects 0, a tombstone
- *    └──────────┘                                                          └ somebody claimed it first: removed
+ *    └──────────┘                                        claimed first, or not as it was seen: removed
  */
 #include "controllers/cleaner_internal.h"
 
@@ -89,6 +89,8 @@ static void follow(const LhCleaner *cleaner, const LhOrphan *orphan, LhPlan *pla
         lh_plan_event(plan, LH_EVENT_NORMAL, "OrphanDeleted", LH_KIND_ORPHAN, orphan->o.name,
                       "%s: %" G_GINT64_FORMAT " objects that no snapshot knew are deleted",
                       orphan->uri, erased->objects);
+    } else if (erased != NULL && g_strcmp0(erased->state, LH_CLEANER_CHANGED) == 0) {
+        drop(orphan, "changed", "it is not as it was seen; what is there is left", plan);
     } else if (erased == NULL && lh_cleaner_claimed_before(cleaner, orphan)) {
         drop(orphan, "claimed", "a snapshot was published there before it was decided", plan);
     }

@@ -173,6 +173,14 @@ gboolean lh_cleaner_claimed_before(const LhCleaner *cleaner, const LhOrphan *orp
     return other != NULL && other->object->create_rev < orphan->o.mod_rev;
 }
 
+/* The next listing is asked for after one interval; two without it, and the last says nothing any more. */
+static gboolean listed_lately(const LhCleaner *cleaner, const LhCleanerRoot *root)
+{
+    return root->list != NULL && root->list->error == NULL &&
+           ABS(cleaner->context->now_ms - root->list->at) <=
+               2 * cleaner->settings->reconcile_interval_ms;
+}
+
 /* Seen again, unchanged and untouched, at least a grace later by the store's own clock. */
 static gboolean ripe(const LhCleaner *cleaner, const LhOrphan *orphan)
 {
@@ -181,7 +189,7 @@ static gboolean ripe(const LhCleaner *cleaner, const LhOrphan *orphan)
     const LhCleanerRoot *root = lh_cleaner_root(cleaner, orphan->uri);
     gint64 grace_ms = cleaner->settings->orphan_grace_ms;
 
-    return seen != NULL && root != NULL && root->list != NULL && root->list->error == NULL &&
+    return seen != NULL && root != NULL && listed_lately(cleaner, root) &&
            root->list->token == seen->token && g_strcmp0(seen->uri, orphan->uri) == 0 &&
            seen->objects == orphan->objects && seen->bytes == orphan->bytes &&
            seen->clock >= orphan->first_seen + grace_ms &&

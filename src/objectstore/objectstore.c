@@ -192,6 +192,23 @@ gboolean lh_task_add_object(LhStoreTask *task, const char *name, gint64 size, gi
     return task->page->len < LH_STORE_PAGE || send_page(task, error);
 }
 
+gboolean lh_task_expects(const LhStoreTask *task, LhStoreKnown *found, const char *name,
+                         gint64 size, gint64 modified_ms, GError **error)
+{
+    const LhStoreKnown *known = &task->job.known;
+    const char *why = NULL;
+    found->objects++;
+    found->bytes += size;
+    if (modified_ms < 0 || modified_ms > known->until_ms)
+        why = "it is younger than what was seen there";
+    else if (found->objects > known->objects || found->bytes > known->bytes)
+        why = "there is more than what was seen there";
+    if (why == NULL)
+        return TRUE;
+    g_set_error(error, LH_ERROR, LH_ERR_CONFLICT, "%s%s: %s; it is left", task->uri, name, why);
+    return FALSE;
+}
+
 void lh_task_answer(LhStoreTask *task, gint64 objects, gint64 clock_ms, char *text)
 {
     g_free((char *)task->answer.text);
@@ -309,6 +326,7 @@ static LhStoreOp task_start(LhStoreTask *task)
         .root = lh_store_root_of(task->uri, (const char *const *)store->roots),
         .work = task->job.work,
         .text = task->to_write,
+        .known = task->job.known,
         .name = task->name,
         .to_path = task->to_path,
         .seed = (guint32)lh_random(store->env),
@@ -348,6 +366,7 @@ static LhStoreOp store_work(LhObjectStore *base, const LhStoreRequest *request,
     LhStoreTask *task = task_new((Store *)base, request->uri, request, data);
     task->is_work = TRUE;
     task->job.work = request->work;
+    task->job.known = request->known;
     task->name = g_strdup(request->name);
     task->to_write = g_strdup(request->text);
     task->page_func = page;
@@ -412,11 +431,16 @@ LhStoreOp lh_store_walk(LhObjectStore *store, const char *root, LhStorePageFunc 
     return store->v->work(store, &request, page, done, data);
 }
 
-LhStoreOp lh_store_erase(LhObjectStore *store, const char *uri, gboolean deep, LhStoreDoneFunc done,
-                         gpointer data)
+LhStoreOp lh_store_erase(LhObjectStore *store, const char *uri, LhStoreDoneFunc done, gpointer data)
 {
-    const LhStoreRequest request = {.work = deep ? LH_STORE_ERASE : LH_STORE_ERASE_FLAT,
-                                    .uri = uri};
+    const LhStoreRequest request = {.work = LH_STORE_ERASE, .uri = uri};
+    return store->v->work(store, &request, NULL, done, data);
+}
+
+LhStoreOp lh_store_erase_flat(LhObjectStore *store, const char *uri, const LhStoreKnown *known,
+                              LhStoreDoneFunc done, gpointer data)
+{
+    const LhStoreRequest request = {.work = LH_STORE_ERASE_FLAT, .uri = uri, .known = *known};
     return store->v->work(store, &request, NULL, done, data);
 }
 

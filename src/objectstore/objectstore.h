@@ -53,6 +53,12 @@ typedef struct {
 /* @answer is NULL when @error is not. */
 typedef void (*LhStoreDoneFunc)(const LhStoreAnswer *answer, const GError *error, gpointer data);
 
+/* What was seen to lie in a directory directly. */
+typedef struct {
+    gint64 objects, bytes;
+    gint64 until_ms; /* epoch, by the store's clock: none of them is younger */
+} LhStoreKnown;
+
 /* Which work. */
 typedef enum {
     LH_STORE_WALK,
@@ -68,6 +74,7 @@ typedef struct {
     const char *uri;  /* ERASE…: what goes; else a root of the store */
     const char *name; /* READ, WRITE: of an object that lies in the root directly */
     const char *text; /* WRITE */
+    LhStoreKnown known; /* ERASE_FLAT */
 } LhStoreRequest;
 
 typedef struct {
@@ -106,11 +113,16 @@ LhStoreOp lh_store_fetch(LhObjectStore *store, const char *uri, const char *name
  * may be relied on. An empty root is no error; a root that is not there is LH_ERR_NOT_FOUND. */
 LhStoreOp lh_store_walk(LhObjectStore *store, const char *root, LhStorePageFunc page,
                         LhStoreDoneFunc done, gpointer data);
-/* Deletes all that lies below @uri, which lies strictly below a root and holds none: with @deep everything,
- * directories too, else only the objects directly in it. What is not there is deleted already. Links are
- * deleted, not followed. An error may leave any part of it. Answers objects: how many were deleted. */
-LhStoreOp lh_store_erase(LhObjectStore *store, const char *uri, gboolean deep, LhStoreDoneFunc done,
+/* Deletes all that lies below @uri, which lies strictly below a root and holds none; directories too. What
+ * is not there is deleted already. Links are deleted, not followed. An error may leave any part of it. Answers
+ * objects: how many were deleted. */
+LhStoreOp lh_store_erase(LhObjectStore *store, const char *uri, LhStoreDoneFunc done,
                          gpointer data);
+/* The same, of the objects directly in @uri only, and only of what was @known: it lists first, and where there
+ * is more than that, or anything younger (or of an age that the store does not say), nothing is deleted and the
+ * error is LH_ERR_CONFLICT. Less is what an earlier one has left. What comes while it deletes is left too. */
+LhStoreOp lh_store_erase_flat(LhObjectStore *store, const char *uri, const LhStoreKnown *known,
+                              LhStoreDoneFunc done, gpointer data);
 /* The small object @name in @root: at most 64 KiB. LH_ERR_NOT_FOUND: there is none. */
 LhStoreOp lh_store_read(LhObjectStore *store, const char *root, const char *name,
                         LhStoreDoneFunc done, gpointer data);

@@ -95,13 +95,16 @@ static gboolean too_deep(const LhStoreTask *task, const char *prefix, guint dept
 
 /* ---- walk ---- */
 
+static gint64 modified_ms(const struct stat *st)
+{
+    return (gint64)st->st_mtim.tv_sec * 1000 + st->st_mtim.tv_nsec / 1000000;
+}
+
 static gboolean tell(LhStoreTask *task, int at G_GNUC_UNUSED, const char *leaf, const char *prefix,
                      const struct stat *st, gpointer data G_GNUC_UNUSED, GError **error)
 {
     g_autofree char *name = g_strconcat(prefix, leaf, NULL);
-    return lh_task_add_object(task, name, st->st_size,
-                              (gint64)st->st_mtim.tv_sec * 1000 + st->st_mtim.tv_nsec / 1000000,
-                              error);
+    return lh_task_add_object(task, name, st->st_size, modified_ms(st), error);
 }
 
 /* @at stays the caller's. Its own objects first, then what lies deeper. */
@@ -145,12 +148,29 @@ static gboolean walk_root(LhStoreTask *task, GError **error)
 
 /* ---- erase ---- */
 
+typedef struct {
+    gint64 count;
+    LhStoreKnown found; /* flat: of this pass */
+} Erased;
+
+static gboolean expect_file(LhStoreTask *task, int at G_GNUC_UNUSED, const char *leaf,
+                            const char *prefix G_GNUC_UNUSED, const struct stat *st, gpointer data,
+                            GError **error)
+{
+    return lh_task_expects(task, &((Erased *)data)->found, leaf, st->st_size, modified_ms(st),
+                           error);
+}
+
 static gboolean remove_file(LhStoreTask *task, int at, const char *leaf, const char *prefix,
-                            const struct stat *st G_GNUC_UNUSED, gpointer data, GError **error)
+                            const struct stat *st, gpointer data, GError **error)
 {
     g_autofree char *name = NULL;
+    Erased *erased = data;
+    if (lh_task_job(task)->work == LH_STORE_ERASE_FLAT &&
+        !expect_file(task, at, leaf, prefix, st, data, error))
+        return FALSE;
     if (unlinkat(at, leaf, 0) == 0) {
-        ++*(gint64 *)data;
+        erased->count++;
         return TRUE;
     }
     if (errno == ENOENT)
@@ -160,9 +180,25 @@ static gboolean remove_file(LhStoreTask *task, int at, const char *leaf, const c
     return fail(task, saved, name, "deleting", error);
 }
 
+/* Flat: looks at all of it before anything goes. */
+static gboolean erase_flat(LhStoreTask *task, int fd, Erased *erased, GError **error)
+{
+    static const EntryFunc passes[] = {expect_file, remove_file};
+    for (gsize i = 0; i < G_N_ELEMENTS(passes); i++) {
+        g_autoptr(GPtrArray) dirs = g_ptr_array_new_with_free_func(g_free);
+        int again = openat(fd, ".", DIRECTORY);
+        if (again < 0)
+            return fail(task, errno, "", "listing", error);
+        erased->found = (LhStoreKnown){0};
+        if (!read_directory(task, again, "", passes[i], dirs, erased, error))
+            return FALSE;
+    }
+    return TRUE;
+}
+
 /* Takes @fd. */
-static gboolean erase(LhStoreTask *task, int fd, const char *prefix, gboolean deep, guint depth,
-                      gint64 *count, GError **error)
+static gboolean erase(LhStoreTask *task, int fd, const char *prefix, guint depth, Erased *erased,
+                      GError **error)
 {
     g_autoptr(GPtrArray) dirs = g_ptr_array_new_with_free_func(g_free);
     int again = openat(fd, ".", DIRECTORY);
@@ -171,15 +207,15 @@ static gboolean erase(LhStoreTask *task, int fd, const char *prefix, gboolean de
         close(again);
         ok = FALSE;
     }
-    ok = ok && read_directory(task, again, prefix, remove_file, dirs, count, error);
-    for (guint i = 0; ok && deep && i < dirs->len; i++) {
+    ok = ok && read_directory(task, again, prefix, remove_file, dirs, erased, error);
+    for (guint i = 0; ok && i < dirs->len; i++) {
         g_autofree char *below = g_strconcat(prefix, dirs->pdata[i], "/", NULL);
         int inner = openat(fd, dirs->pdata[i], DIRECTORY);
         if (inner < 0) {
             ok = errno == ENOENT || fail(task, errno, below, "opening", error);
             continue;
         }
-        ok = erase(task, inner, below, TRUE, depth + 1, count, error);
+        ok = erase(task, inner, below, depth + 1, erased, error);
         if (ok && unlinkat(fd, dirs->pdata[i], AT_REMOVEDIR) != 0 && errno != ENOENT)
             ok = fail(task, errno, below, "deleting", error);
     }
@@ -195,16 +231,20 @@ static gboolean erase_below(LhStoreTask *task, int root, GError **error)
     g_autofree char *path = g_strndup(below, strlen(below) - 1);
     g_autofree char *above = g_path_get_dirname(path), *leaf = g_path_get_basename(path);
     gboolean deep = job->work == LH_STORE_ERASE;
-    gint64 count = 0;
+    Erased erased = {0};
     int parent = strcmp(above, ".") == 0 ? openat(root, ".", DIRECTORY)
                                          : lh_open_beneath(root, above, O_RDONLY | O_DIRECTORY);
     int fd = parent < 0 ? -1 : lh_open_beneath(parent, leaf, O_RDONLY | O_DIRECTORY);
     int saved = errno;
     gboolean ok = TRUE;
-    if (fd >= 0)
-        ok = erase(task, fd, "", deep, 0, &count, error);
-    else if (saved != ENOENT)
+    if (fd >= 0 && deep) {
+        ok = erase(task, fd, "", 0, &erased, error);
+    } else if (fd >= 0) {
+        ok = erase_flat(task, fd, &erased, error);
+        close(fd);
+    } else if (saved != ENOENT) {
         ok = fail(task, saved, "", "opening", error);
+    }
     if (ok && fd >= 0 && unlinkat(parent, leaf, AT_REMOVEDIR) != 0 && errno != ENOENT &&
         (deep || (errno != ENOTEMPTY && errno != EEXIST)))
         ok = fail(task, errno, "", "deleting", error);
@@ -213,7 +253,7 @@ static gboolean erase_below(LhStoreTask *task, int root, GError **error)
     if (parent >= 0)
         close(parent);
     if (ok)
-        lh_task_answer(task, count, -1, NULL);
+        lh_task_answer(task, erased.count, -1, NULL);
     return ok;
 }
 
@@ -303,8 +343,7 @@ static gboolean read_clock(LhStoreTask *task, int root, GError **error)
     close(fd);
     unlinkat(root, temporary, 0);
     if (ok)
-        lh_task_answer(task, -1, (gint64)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000,
-                       NULL);
+        lh_task_answer(task, -1, modified_ms(&st), NULL);
     return ok;
 }
 

@@ -160,16 +160,30 @@ static gboolean delete_some(Work *w, GPtrArray *objects, guint from, guint n, GE
     return ok;
 }
 
-/* Lists once to the end, and deletes on the way. */
+static gboolean expected(Work *w, const LhS3Page *page, LhStoreKnown *found, GError **error)
+{
+    for (guint i = 0; i < page->objects->len; i++) {
+        const LhS3Object *object = g_ptr_array_index(page->objects, i);
+        if (!lh_task_expects(w->task, found, object->key + strlen(w->place.prefix), object->size,
+                             object->modified_ms, error))
+            return FALSE;
+    }
+    return TRUE;
+}
+
+/* Lists once to the end; with @count, deletes on the way. */
 static gboolean erase_pass(Work *w, gboolean flat, gint64 *count, GError **error)
 {
     g_autofree char *token = NULL;
+    LhStoreKnown found = {0};
     g_clear_pointer(&w->last, g_free);
     do {
         g_auto(LhS3Page) page = {0};
         if (!get_page(w, token, flat, &page, error))
             return FALSE;
-        for (guint i = 0; i < page.objects->len; i += LH_S3_MAX_PARTS) {
+        if (flat && !expected(w, &page, &found, error))
+            return FALSE;
+        for (guint i = 0; count != NULL && i < page.objects->len; i += LH_S3_MAX_PARTS) {
             guint n = MIN(LH_S3_MAX_PARTS, page.objects->len - i);
             if (!delete_some(w, page.objects, i, n, error))
                 return FALSE;
@@ -185,6 +199,8 @@ static gboolean erase(Work *w, gboolean flat, GError **error)
 {
     gint64 total = 0;
     g_assert(g_str_has_suffix(w->place.prefix, "/"));
+    if (flat && !erase_pass(w, TRUE, NULL, error)) /* all of it is looked at before anything goes */
+        return FALSE;
     for (guint pass = 0; pass < MAX_PASSES; pass++) {
         gint64 count = 0;
         if (!erase_pass(w, flat, &count, error))

@@ -433,10 +433,38 @@ static void on_erased(const LhStoreAnswer *answer, const GError *error, gpointer
     LhObservation seen;
 
     job->op = 0;
+    if (g_error_matches(error, LH_ERROR, LH_ERR_CONFLICT))
+        job->state = g_strdup(LH_CLEANER_CHANGED);
     seen = answer_of(job, error);
     if (answer != NULL)
         seen.objects = answer->objects;
     end(job, &seen);
+}
+
+static void not_there(gpointer data)
+{
+    Job *job = data;
+    g_autoptr(GError) error = g_error_new(LH_ERROR, LH_ERR_CONFLICT, "%s: is not decided any more",
+                                          job->uri);
+
+    job->timer = NULL;
+    fail(job, error);
+}
+
+/* Exactly what was decided, as it was seen. */
+static void erase_orphan(Job *job)
+{
+    const LhSweeperOptions *options = &job->sweeper->options;
+    const LhObject key = {.name = job->id + strlen(LH_CLEANER_ERASE)};
+    const LhOrphan *orphan = g_tree_lookup(fleet_of(job)->orphans, &key);
+
+    if (orphan == NULL || !lh_object_known(&orphan->o) || orphan->decided_at < 0 ||
+        orphan->o.create_rev != job->token || strcmp(orphan->uri, job->uri) != 0) {
+        job->timer = lh_timer_in(options->env, 0, not_there, job);
+        return;
+    }
+    const LhStoreKnown known = {orphan->objects, orphan->bytes, job->number};
+    job->op = lh_store_erase_flat(options->store, job->uri, &known, on_erased, job);
 }
 
 /* ---- the list ---- */
@@ -453,9 +481,9 @@ static void start(Job *job)
     } else if (strcmp(job->what, LH_CLEANER_LIST) == 0) {
         job->op = lh_store_clock(options->store, job->uri, on_list_clock, job);
     } else if (strcmp(job->what, LH_CLEANER_DELETE) == 0) {
-        job->op = lh_store_erase(options->store, job->uri, TRUE, on_erased, job);
+        job->op = lh_store_erase(options->store, job->uri, on_erased, job);
     } else if (strcmp(job->what, LH_CLEANER_ERASE) == 0) {
-        job->op = lh_store_erase(options->store, job->uri, FALSE, on_erased, job);
+        erase_orphan(job);
     } else {
         job->op = lh_store_clock(options->store, job->uri, on_clock, job);
     }

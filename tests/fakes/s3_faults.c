@@ -13,7 +13,8 @@
 
 typedef struct {
     GBytes *data;
-    guint version; /* its ETag */
+    guint version;    /* its ETag */
+    gint64 modified_us; /* epoch */
 } Object;
 
 typedef struct {
@@ -166,6 +167,13 @@ static GPtrArray *paths_below(S3Faults *server, const char *start)
     return paths;
 }
 
+static char *time_text(gint64 us)
+{
+    g_autoptr(GDateTime) time = g_date_time_new_from_unix_utc(us / 1000000);
+    g_autofree char *seconds = g_date_time_format(time, "%Y-%m-%dT%H:%M:%S");
+    return g_strdup_printf("%s.%03dZ", seconds, (int)(us / 1000 % 1000));
+}
+
 /* A continuation token is the last key of the page before. */
 static char *listing(S3Faults *server, const Request *request)
 {
@@ -190,8 +198,11 @@ static char *listing(S3Faults *server, const Request *request)
         more = n == most;
         if (more)
             break;
-        g_string_append_printf(contents, "<Contents><Key>%s</Key><Size>%zu</Size></Contents>",
-                               path + skip, g_bytes_get_size(object->data));
+        g_autofree char *modified = time_text(object->modified_us);
+        g_string_append_printf(contents,
+                               "<Contents><Key>%s</Key><LastModified>%s</LastModified>"
+                               "<Size>%zu</Size></Contents>",
+                               path + skip, modified, g_bytes_get_size(object->data));
         last = path + skip;
         n++;
     }
@@ -511,6 +522,7 @@ void s3_faults_put(S3Faults *server, const char *path, const void *data, gsize n
     g_mutex_lock(&server->mutex);
     const Object *old = g_hash_table_lookup(server->objects, path);
     object->version = old != NULL ? old->version + 1 : 1;
+    object->modified_us = g_get_real_time();
     g_hash_table_replace(server->objects, g_strdup(path), object);
     g_mutex_unlock(&server->mutex);
 }

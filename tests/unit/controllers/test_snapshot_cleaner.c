@@ -31,6 +31,20 @@ static char *wanted(const World *world)
     return g_string_free(text, FALSE);
 }
 
+/* Of the errand @id; -7: it is not wanted. */
+static gint64 number_of(const World *world, const char *id)
+{
+    g_autoptr(LhErrands) errands = lh_errands_new();
+    const LhPlanContext context = {
+        .now_ms = world->now_ms, .revision = world->revision, .max_groups = G_MAXUINT};
+
+    lh_controller_find(C)->errands(world->index, &context, errands);
+    for (guint i = 0; i < errands->errands->len; i++)
+        if (strcmp(g_array_index(errands->errands, LhErrand, i).id, id) == 0)
+            return g_array_index(errands->errands, LhErrand, i).number;
+    return -7;
+}
+
 static gboolean wants(const World *world, const char *part)
 {
     g_autofree char *all = wanted(world);
@@ -731,6 +745,52 @@ static void an_orphan_that_changes_or_is_claimed_is_none(void **state)
     assert_null(condition_of(raced, "snapshots/mine/admission", "Valid"));
 }
 
+/* What the errand may take is no younger than a grace before the second sighting. */
+static void an_orphan_that_has_changed_when_it_is_erased_is_none(void **state)
+{
+    g_autoptr(World) world = world_with(0, 0);
+    g_autofree char *name = orphan_name();
+    g_autofree char *id = g_strconcat("erase.", name, NULL);
+
+    (void)state;
+    see_orphan(world, 3, T0 - DAY);
+    run(world, C);
+    pass_time(world, DAY + MINUTE);
+    see_orphan(world, 3, T0 - DAY);
+    run(world, C);
+    assert_int_equal(number_of(world, id), T0 + MINUTE);
+    observe(world, id,
+            "{\"at\":%" PRId64 ",\"token\":%" PRId64
+            ",\"attempt\":1,\"state\":\"changed\",\"error\":\"there is more\"}",
+            world->now_ms, orphan(world)->o.create_rev);
+    run(world, C);
+    assert_true(orphan(world) == NULL || orphan(world)->decided_at < 0);
+    assert_false(wants(world, "erase."));
+}
+
+/* A listing that hangs is not the last one's word for ever. */
+static void an_old_listing_decides_nothing(void **state)
+{
+    g_autoptr(World) world = world_with(0, 0);
+    g_autofree char *list_id = root_id("list.");
+
+    (void)state;
+    put_settings(world, C, "\"reconcileInterval\":\"1h\"");
+    see_orphan(world, 3, T0 - DAY);
+    run(world, C);
+    pass_time(world, DAY);
+    see_orphan(world, 3, T0 - DAY);
+    world->now_ms += 2 * HOUR + 1;
+    look_at(world, "ours", world->now_ms, "");
+    etcd_says(world, world->now_ms);
+    run(world, C);
+    assert_int_equal(orphan(world)->decided_at, -1);
+    assert_true(wants(world, list_id));
+    see_orphan(world, 3, T0 - DAY);
+    run(world, C);
+    assert_true(orphan(world)->decided_at >= 0);
+}
+
 static void many_orphans_brake(void **state)
 {
     g_autoptr(World) world = world_with(0, 0);
@@ -779,6 +839,8 @@ int main(void)
         cmocka_unit_test(missing_data_is_said_and_nothing_more),
         cmocka_unit_test(an_orphan_is_seen_twice_a_grace_apart),
         cmocka_unit_test(an_orphan_that_changes_or_is_claimed_is_none),
+        cmocka_unit_test(an_orphan_that_has_changed_when_it_is_erased_is_none),
+        cmocka_unit_test(an_old_listing_decides_nothing),
         cmocka_unit_test(many_orphans_brake),
     };
 

@@ -86,6 +86,8 @@ static void walk(Lab *lab, const char *root)
     await(lab);
 }
 
+static const LhStoreKnown anything = {G_MAXINT64, G_MAXINT64, G_MAXINT64};
+
 static void erase(Lab *lab, const char *below, gboolean deep)
 {
     g_autofree char *uri = g_str_has_prefix(below, "file:") || g_str_has_prefix(below, "s3:")
@@ -93,7 +95,20 @@ static void erase(Lab *lab, const char *below, gboolean deep)
                                : g_strconcat(lab->root, below, NULL);
 
     begin(lab);
-    lh_store_erase(lab->f->store, uri, deep, on_done, lab);
+    if (deep)
+        lh_store_erase(lab->f->store, uri, on_done, lab);
+    else
+        lh_store_erase_flat(lab->f->store, uri, &anything, on_done, lab);
+    await(lab);
+}
+
+static void erase_known(Lab *lab, const char *below, gint64 objects, gint64 bytes, gint64 until_ms)
+{
+    const LhStoreKnown known = {objects, bytes, until_ms};
+    g_autofree char *uri = g_strconcat(lab->root, below, NULL);
+
+    begin(lab);
+    lh_store_erase_flat(lab->f->store, uri, &known, on_done, lab);
     await(lab);
 }
 
@@ -248,6 +263,36 @@ static void a_flat_erase_leaves_what_lies_deeper(void **state)
     assert_int_equal(lab->objects, 2);
     walk(lab, lab->root);
     assert_string_equal(lab->names->str, "d/in/z");
+}
+
+/* Whoever uploads there again loses nothing. */
+static void a_flat_erase_takes_only_what_was_known(void **state)
+{
+    Lab *lab = *state;
+    gint64 soon = g_get_real_time() / 1000 + 60000, past = soon - 120000;
+
+    put(lab, "d/w", "1");
+    put(lab, "d/x", "12");
+    put(lab, "d/y", "123");
+    put(lab, "d/in/z", "1");
+    erase_known(lab, "d/", 3, 6, past); /* all are younger */
+    refused(lab, LH_ERR_CONFLICT);
+    erase_known(lab, "d/", 2, 6, soon); /* one more, and three come on two pages */
+    refused(lab, LH_ERR_CONFLICT);
+    erase_known(lab, "d/", 3, 5, soon); /* one of them has grown */
+    refused(lab, LH_ERR_CONFLICT);
+    walk(lab, lab->root);
+    assert_int_equal(lab->objects, 4);
+    erase_known(lab, "d/", 3, 6, soon);
+    well(lab);
+    assert_int_equal(lab->objects, 3);
+    put(lab, "d/x", "1"); /* what an earlier one has left, and nothing */
+    erase_known(lab, "d/", 3, 6, soon);
+    well(lab);
+    assert_int_equal(lab->objects, 1);
+    erase_known(lab, "d/", 3, 6, past);
+    well(lab);
+    assert_true(has(lab, "d/in/z"));
 }
 
 static void what_lies_outside_is_refused(void **state)
@@ -492,6 +537,25 @@ static void what_is_said_to_be_deleted_is_looked_for(void **state)
     refused(lab, LH_ERR_UNAVAILABLE);
 }
 
+/* A store that does not say when an object was written. */
+static void what_has_no_age_is_young(void **state)
+{
+    Lab *lab = *state;
+    const S3Fault ageless = {
+        .match = "delimiter",
+        .times = 1,
+        .kind = S3_FAULT_REPLY,
+        .status = 200,
+        .body = "<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>root/s/x</Key>"
+                "<Size>1</Size></Contents></ListBucketResult>"};
+
+    put(lab, "s/x", "1");
+    s3_faults_add(lab->server, &ageless);
+    erase(lab, "s/", FALSE);
+    refused(lab, LH_ERR_CONFLICT);
+    assert_true(has(lab, "s/x"));
+}
+
 static int start_swift(void **state)
 {
     g_autoptr(GError) error = NULL;
@@ -524,6 +588,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         EVERYWHERE(only_the_prefix_is_erased),
         EVERYWHERE(a_flat_erase_leaves_what_lies_deeper),
+        EVERYWHERE(a_flat_erase_takes_only_what_was_known),
         EVERYWHERE(what_lies_outside_is_refused),
         EVERYWHERE(a_marker_is_written_and_read),
         EVERYWHERE(the_clock_is_told),
@@ -535,6 +600,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_list_that_failed_is_not_empty, setup_faults, teardown),
         cmocka_unit_test_setup_teardown(what_is_said_to_be_deleted_is_looked_for, setup_faults,
                                         teardown),
+        cmocka_unit_test_setup_teardown(what_has_no_age_is_young, setup_faults, teardown),
     };
 
     return cmocka_run_group_tests_name("objectstore-work", tests, start_swift, stop_swift);
