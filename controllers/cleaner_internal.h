@@ -38,7 +38,7 @@ typedef struct {
     const char *exceeding;   /* a service of which too much is due; NULL: none */
     const char *etcd_hold;   /* about etcd's clock */
     gboolean etcd_ready;
-    gboolean work; /* something is due, or decided and not done */
+    gboolean work; /* something is due, decided and not done, or to be written down as an orphan */
 } LhCleaner;
 
 /* Everything that follows from the index at context->now_ms. */
@@ -52,6 +52,8 @@ GPtrArray *lh_cleaner_due(const LhCleaner *cleaner, gint64 at_ms, gint64 revisio
 gboolean lh_cleaner_fresh(const LhCleaner *cleaner, const LhObservation *seen);
 /* Whether nobody can claim what lies in @uri directly. */
 gboolean lh_cleaner_unclaimed(const LhCleaner *cleaner, const char *uri);
+/* Whether what a listing told of a directory makes an Orphan, or another one than there is. */
+gboolean lh_cleaner_sightable(const LhCleaner *cleaner, const LhObservation *seen);
 /* The answer to erasing what @orphan decided; NULL: none yet. */
 const LhObservation *lh_cleaner_erased(const LhCleaner *cleaner, const LhOrphan *orphan);
 /* A snapshot that was there when @orphan was decided: nothing of it may be deleted. */

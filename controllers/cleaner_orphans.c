@@ -42,13 +42,11 @@ static void sight(const LhCleaner *cleaner, const LhObservation *seen, LhPlan *p
         .decided_at = -1,
     };
 
-    if (!lh_kind_name_valid(LH_KIND_ORPHAN, name) || seen->clock < 0 ||
-        !lh_cleaner_unclaimed(cleaner, seen->uri))
+    if (!lh_cleaner_sightable(cleaner, seen))
         return;
     if (present == NULL)
         put(cleaner, name, NULL, &object, "seen", "objects that no snapshot knows", plan);
-    else if (lh_object_known(&present->o) && present->decided_at < 0 &&
-             (present->objects != seen->objects || present->bytes != seen->bytes))
+    else
         put(cleaner, name, present, &object, "changed", "it has changed since it was first seen",
             plan);
 }
@@ -98,14 +96,15 @@ static void follow(const LhCleaner *cleaner, const LhOrphan *orphan, LhPlan *pla
 
 void lh_cleaner_plan_orphans(const LhCleaner *cleaner, LhPlan *plan)
 {
+    /* A first sighting counts by the store's clock: that and ours must be right. */
     for (GTreeNode *n = lh_fleet_observed_from(cleaner->fleet, SEEN);
-         n != NULL && !cleaner->settings->dry_run; n = g_tree_node_next(n)) {
+         n != NULL && !cleaner->settings->dry_run && cleaner->etcd_ready; n = g_tree_node_next(n)) {
         const LhObservation *seen = g_tree_node_key(n);
         if (!g_str_has_prefix(seen->o.name, SEEN))
             break;
         if (lh_plan_groups(plan) >= cleaner->context->max_groups)
             plan->more = TRUE;
-        else if (lh_object_known(&seen->o) && seen->uri != NULL)
+        else
             sight(cleaner, seen, plan);
     }
     for (GTreeNode *n = g_tree_node_first(cleaner->fleet->orphans);

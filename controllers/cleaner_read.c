@@ -85,6 +85,7 @@ gboolean lh_cleaner_fresh(const LhCleaner *cleaner, const LhObservation *seen)
     return seen != NULL && ABS(cleaner->context->now_ms - seen->at) <= LH_CLEANER_FRESH_MS;
 }
 
+/* Ours and the other side's clock. */
 static gboolean apart(const LhObservation *seen)
 {
     return seen->clock < 0 || ABS(seen->clock - seen->at) > LH_CLEANER_CLOCKS_MS;
@@ -173,6 +174,36 @@ gboolean lh_cleaner_claimed_before(const LhCleaner *cleaner, const LhOrphan *orp
     return other != NULL && other->object->create_rev < orphan->o.mod_rev;
 }
 
+gboolean lh_cleaner_sightable(const LhCleaner *cleaner, const LhObservation *seen)
+{
+    const char *name = seen->o.name + strlen(LH_CLEANER "/" LH_CLEANER_ORPHAN);
+    const LhObject key = {.name = name};
+    const LhOrphan *present = g_tree_lookup(cleaner->fleet->orphans, &key);
+
+    if (present != NULL &&
+        (!lh_object_known(&present->o) || present->decided_at >= 0 ||
+         (present->objects == seen->objects && present->bytes == seen->bytes)))
+        return FALSE;
+    return lh_object_known(&seen->o) && seen->uri != NULL && !apart(seen) &&
+           lh_kind_name_valid(LH_KIND_ORPHAN, name) && lh_cleaner_unclaimed(cleaner, seen->uri);
+}
+
+/* Whether there is one to be written down. */
+static gboolean any_sightable(const LhCleaner *cleaner)
+{
+    static const char prefix[] = LH_CLEANER "/" LH_CLEANER_ORPHAN;
+
+    for (GTreeNode *n = lh_fleet_observed_from(cleaner->fleet, prefix); n != NULL;
+         n = g_tree_node_next(n)) {
+        const LhObservation *seen = g_tree_node_key(n);
+        if (!g_str_has_prefix(seen->o.name, prefix))
+            return FALSE;
+        if (lh_cleaner_sightable(cleaner, seen))
+            return TRUE;
+    }
+    return FALSE;
+}
+
 /* The next listing is asked for after one interval; two without it, and the last says nothing any more. */
 static gboolean listed_lately(const LhCleaner *cleaner, const LhCleanerRoot *root)
 {
@@ -191,7 +222,7 @@ static gboolean ripe(const LhCleaner *cleaner, const LhOrphan *orphan)
 
     return seen != NULL && root != NULL && listed_lately(cleaner, root) &&
            root->list->token == seen->token && g_strcmp0(seen->uri, orphan->uri) == 0 &&
-           seen->objects == orphan->objects && seen->bytes == orphan->bytes &&
+           seen->objects == orphan->objects && seen->bytes == orphan->bytes && !apart(seen) &&
            seen->clock >= orphan->first_seen + grace_ms &&
            (seen->newest < 0 || seen->clock >= seen->newest + grace_ms) &&
            lh_cleaner_unclaimed(cleaner, orphan->uri);
@@ -241,6 +272,7 @@ void lh_cleaner_read(LhCleaner *cleaner, gconstpointer index, const LhPlanContex
     cleaner->due = lh_cleaner_due(cleaner, context->now_ms, 0, &cleaner->next_due_ms,
                                   &cleaner->exceeding);
     read_orphans(cleaner);
+    cleaner->work |= !cleaner->settings->dry_run && any_sightable(cleaner);
     cleaner->work = cleaner->roots->len > 0 &&
                     (cleaner->work || cleaner->due->len > 0 || cleaner->orphans->len > 0 ||
                      g_tree_nnodes(fleet->undeleted) > 0);

@@ -17,7 +17,9 @@ typedef struct {
 
 /* What a walk has found so far. Grows with snapshots and directories of nobody's, not with objects. */
 typedef struct {
-    GHashTable *seen;  /* set of hashes of snapshots' names; a collision only hides a missing one */
+    /* Set of hashes of snapshots' names, and where uris overlap of uris too; a collision only hides a
+     * missing one. */
+    GHashTable *seen;
     GHashTable *units; /* uri -> Unit */
     gint64 objects, bytes, orphans;
     /* The directory of the last object; of one page, as the index may change between pages. */
@@ -253,6 +255,33 @@ static gpointer name_hash(const char *name)
     return GSIZE_TO_POINTER((gsize)hash | 1);
 }
 
+/* An object lies in it, and in all that it lies in. */
+static void note_seen(Job *job, const LhFleetSnapshot *owner, const char *directory)
+{
+    gboolean overlaps = fleet_of(job)->contests.n > 0;
+    g_autofree char *uri = overlaps ? g_strdup(directory) : NULL;
+
+    g_hash_table_add(job->listing.seen, name_hash(owner->name));
+    for (gsize len = overlaps ? strlen(uri) : 0; len > strlen(job->uri); len--) {
+        if (uri[len - 1] != '/')
+            continue;
+        uri[len] = '\0';
+        g_hash_table_add(job->listing.seen, name_hash(uri));
+    }
+}
+
+static gboolean was_seen(const Job *job, const LhFleet *fleet, const LhFleetSnapshot *snapshot)
+{
+    g_autofree char *uri = NULL;
+
+    if (g_hash_table_contains(job->listing.seen, name_hash(snapshot->name)))
+        return TRUE;
+    if (fleet->contests.n == 0)
+        return FALSE;
+    uri = lh_uri_text(&lh_fleet_snapshot_object(snapshot)->uri);
+    return g_hash_table_contains(job->listing.seen, name_hash(uri));
+}
+
 /* Whose the directory is; a Unit for it if it is nobody's. */
 static void enter(Job *job, const char *directory, gsize len)
 {
@@ -270,7 +299,7 @@ static void enter(Job *job, const char *directory, gsize len)
     /* What lies in the root itself is no directory's that may go. */
     listing->claim = len == 0 ? LH_CLAIM_STRAY : lh_fleet_claim(fleet_of(job), uri, &owner);
     if (listing->claim == LH_CLAIM_SNAPSHOT)
-        g_hash_table_add(listing->seen, name_hash(owner->name));
+        note_seen(job, owner, uri);
     if (listing->claim != LH_CLAIM_NOBODY)
         return;
     listing->unit = g_hash_table_lookup(listing->units, uri);
@@ -352,7 +381,7 @@ static gint64 tell_missing(Job *job)
         LhObservation seen = answer_of(job, NULL);
         if (object->live || snapshot->has_deletion || object->o.mod_rev > job->revision ||
             g_strcmp0(root, job->uri) != 0 ||
-            g_hash_table_contains(job->listing.seen, name_hash(snapshot->name)))
+            was_seen(job, fleet, snapshot))
             continue;
         seen.uri = NULL;
         seen.revision = object->o.mod_rev;

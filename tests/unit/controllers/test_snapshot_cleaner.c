@@ -649,7 +649,7 @@ static const LhOrphan *orphan(const World *world)
     return lookf(world, "decided/orphans/%s", name);
 }
 
-static void see_orphan(World *world, gint64 objects, gint64 newest_ms)
+static void see_orphan_at(World *world, gint64 objects, gint64 newest_ms, gint64 clock_ms)
 {
     g_autofree char *name = orphan_name();
     g_autofree char *id = g_strconcat("orphan.", name, NULL);
@@ -658,8 +658,13 @@ static void see_orphan(World *world, gint64 objects, gint64 newest_ms)
     observe(world, id,
             "{\"at\":%" PRId64 ",\"token\":%" PRId64 ",\"clock\":%" PRId64 ",\"uri\":\"" STRAY
             "\",\"objects\":%" PRId64 ",\"bytes\":7,\"newest\":%" PRId64 "}",
-            world->now_ms, listing_token, world->now_ms, objects, newest_ms);
+            world->now_ms, listing_token, clock_ms, objects, newest_ms);
     listed(world, ",\"orphans\":3");
+}
+
+static void see_orphan(World *world, gint64 objects, gint64 newest_ms)
+{
+    see_orphan_at(world, objects, newest_ms, world->now_ms);
 }
 
 static void an_orphan_is_seen_twice_a_grace_apart(void **state)
@@ -791,6 +796,35 @@ static void an_old_listing_decides_nothing(void **state)
     assert_true(orphan(world)->decided_at >= 0);
 }
 
+/* By the store's clock a grace has passed, or by ours: both must be right. */
+static void a_sighting_counts_only_when_clocks_agree(void **state)
+{
+    g_autoptr(World) world = world_with(0, 0);
+
+    (void)state;
+    see_orphan_at(world, 3, T0 - DAY, world->now_ms - DAY); /* the store's is a day behind */
+    run(world, C);
+    assert_null(orphan(world));
+    observe(world, "etcd", "%s", "");
+    see_orphan(world, 3, T0 - DAY);
+    run(world, C);
+    assert_null(orphan(world)); /* ours may be wrong, too: etcd's is asked */
+    assert_true(wants(world, "etcd 1/0"));
+    etcd_says(world, world->now_ms + 61 * SECOND);
+    run(world, C);
+    assert_null(orphan(world));
+    etcd_says(world, world->now_ms);
+    run(world, C);
+    assert_int_equal(orphan(world)->first_seen, T0);
+    see_orphan_at(world, 3, T0 - DAY, world->now_ms + DAY); /* a day ahead */
+    run(world, C);
+    assert_int_equal(orphan(world)->decided_at, -1);
+    pass_time(world, DAY);
+    see_orphan_at(world, 3, T0 - DAY, world->now_ms + 60 * SECOND);
+    run(world, C);
+    assert_true(orphan(world)->decided_at >= 0);
+}
+
 static void many_orphans_brake(void **state)
 {
     g_autoptr(World) world = world_with(0, 0);
@@ -841,6 +875,7 @@ int main(void)
         cmocka_unit_test(an_orphan_that_changes_or_is_claimed_is_none),
         cmocka_unit_test(an_orphan_that_has_changed_when_it_is_erased_is_none),
         cmocka_unit_test(an_old_listing_decides_nothing),
+        cmocka_unit_test(a_sighting_counts_only_when_clocks_agree),
         cmocka_unit_test(many_orphans_brake),
     };
 
