@@ -180,9 +180,8 @@ gboolean lh_cleaner_sightable(const LhCleaner *cleaner, const LhObservation *see
     const LhObject key = {.name = name};
     const LhOrphan *present = g_tree_lookup(cleaner->fleet->orphans, &key);
 
-    if (present != NULL &&
-        (!lh_object_known(&present->o) || present->decided_at >= 0 ||
-         (present->objects == seen->objects && present->bytes == seen->bytes)))
+    if (present != NULL && (!lh_object_known(&present->o) || present->decided_at >= 0 ||
+                            (present->objects == seen->objects && present->bytes == seen->bytes)))
         return FALSE;
     return lh_object_known(&seen->o) && seen->uri != NULL && !apart(seen) &&
            lh_kind_name_valid(LH_KIND_ORPHAN, name) && lh_cleaner_unclaimed(cleaner, seen->uri);

@@ -37,7 +37,7 @@ typedef struct {
     const char *uri, *root;     /* @root: the one that @uri lies below; NULL: there are none */
     const char *name, *to_path; /* of a fetch; name: of READ and WRITE too */
     LhStoreWork work;           /* of work on a root; then @root may be @uri itself */
-    const char *text;           /* to write */
+    const char *text, *over;    /* to write */
     LhStoreKnown known;         /* of ERASE_FLAT */
     guint32 seed;               /* for a generator of the worker's own */
 } LhStoreJob;
@@ -63,6 +63,8 @@ gboolean lh_task_expects(const LhStoreTask *task, LhStoreKnown *found, const cha
                          gint64 size, gint64 modified_ms, GError **error);
 /* What work comes to. @text: taken. */
 void lh_task_answer(LhStoreTask *task, gint64 objects, gint64 clock_ms, char *text);
+/* After it. @version: taken. */
+void lh_task_answer_version(LhStoreTask *task, char *version);
 
 /* ---- backends ---- */
 

@@ -39,7 +39,7 @@ struct LhStoreTask {
     gboolean is_fetch, is_work;
     LhStoreBackend *backend;
     LhStoreJob job;
-    char *uri, *name, *to_path, *to_write;
+    char *uri, *name, *to_path, *to_write, *over;
     GError *refused;
     /* Between the threads. */
     gint cancelled;
@@ -59,7 +59,7 @@ struct LhStoreTask {
     GError *error;
     GArray *page; /* of LhStoreObject, names owned; the loop's while page_out */
     gint64 sum_objects, sum_bytes;
-    LhStoreAnswer answer; /* text owned */
+    LhStoreAnswer answer; /* text and version owned */
     /* Between the threads. */
     GMutex mutex;
     GCond taken;
@@ -85,7 +85,9 @@ static void task_unref(gpointer data)
     g_free(task->name);
     g_free(task->to_path);
     g_free(task->to_write);
+    g_free(task->over);
     g_free((char *)task->answer.text);
+    g_free((char *)task->answer.version);
     g_clear_pointer(&task->page, g_array_unref);
     g_mutex_clear(&task->mutex);
     g_cond_clear(&task->taken);
@@ -212,8 +214,15 @@ gboolean lh_task_expects(const LhStoreTask *task, LhStoreKnown *found, const cha
 void lh_task_answer(LhStoreTask *task, gint64 objects, gint64 clock_ms, char *text)
 {
     g_free((char *)task->answer.text);
+    g_free((char *)task->answer.version);
     task->answer = (LhStoreAnswer){
         .objects = objects, .bytes = -1, .clock_ms = clock_ms, .text = text};
+}
+
+void lh_task_answer_version(LhStoreTask *task, char *version)
+{
+    g_free((char *)task->answer.version);
+    task->answer.version = version;
 }
 
 static void do_work(LhStoreTask *task)
@@ -326,6 +335,7 @@ static LhStoreOp task_start(LhStoreTask *task)
         .root = lh_store_root_of(task->uri, (const char *const *)store->roots),
         .work = task->job.work,
         .text = task->to_write,
+        .over = task->over,
         .known = task->job.known,
         .name = task->name,
         .to_path = task->to_path,
@@ -369,6 +379,7 @@ static LhStoreOp store_work(LhObjectStore *base, const LhStoreRequest *request,
     task->job.known = request->known;
     task->name = g_strdup(request->name);
     task->to_write = g_strdup(request->text);
+    task->over = g_strdup(request->over);
     task->page_func = page;
     task->done_func = done;
     return task_start(task);
@@ -452,10 +463,10 @@ LhStoreOp lh_store_read(LhObjectStore *store, const char *root, const char *name
 }
 
 LhStoreOp lh_store_write(LhObjectStore *store, const char *root, const char *name, const char *text,
-                         LhStoreDoneFunc done, gpointer data)
+                         const char *over, LhStoreDoneFunc done, gpointer data)
 {
     const LhStoreRequest request = {
-        .work = LH_STORE_WRITE, .uri = root, .name = name, .text = text};
+        .work = LH_STORE_WRITE, .uri = root, .name = name, .text = text, .over = over};
     return store->v->work(store, &request, NULL, done, data);
 }
 

@@ -46,8 +46,9 @@ typedef void (*LhStorePageFunc)(const LhStoreObject *objects, gsize n, gpointer 
 /* What work on a root comes to; -1 and NULL: nothing of the kind. */
 typedef struct {
     gint64 objects, bytes;
-    gint64 clock_ms;  /* epoch, by the store's own clock */
-    const char *text; /* NUL-terminated */
+    gint64 clock_ms;     /* epoch, by the store's own clock */
+    const char *text;    /* NUL-terminated */
+    const char *version; /* READ: of what was read; another one for another text. NULL: not said */
 } LhStoreAnswer;
 
 /* @answer is NULL when @error is not. */
@@ -74,6 +75,8 @@ typedef struct {
     const char *uri;  /* ERASE…: what goes; else a root of the store */
     const char *name; /* READ, WRITE: of an object that lies in the root directly */
     const char *text; /* WRITE */
+    /* WRITE: only over this version; "": only if there is none; NULL: over whatever is there. */
+    const char *over;
     LhStoreKnown known; /* ERASE_FLAT */
 } LhStoreRequest;
 
@@ -126,9 +129,10 @@ LhStoreOp lh_store_erase_flat(LhObjectStore *store, const char *uri, const LhSto
 /* The small object @name in @root: at most 64 KiB. LH_ERR_NOT_FOUND: there is none. */
 LhStoreOp lh_store_read(LhObjectStore *store, const char *root, const char *name,
                         LhStoreDoneFunc done, gpointer data);
-/* Puts it there, whole or not at all. */
+/* Puts it there, whole or not at all; with @over (see LhStoreRequest) LH_ERR_CONFLICT when that is not what is
+ * there. An s3:// server that knows no conditions writes over it. */
 LhStoreOp lh_store_write(LhObjectStore *store, const char *root, const char *name, const char *text,
-                         LhStoreDoneFunc done, gpointer data);
+                         const char *over, LhStoreDoneFunc done, gpointer data);
 /* What time it is there: s3:// the Date of an answer, in whole seconds; file:// what a new file gets. */
 LhStoreOp lh_store_clock(LhObjectStore *store, const char *root, LhStoreDoneFunc done,
                          gpointer data);

@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -259,16 +260,18 @@ static gboolean erase_below(LhStoreTask *task, int root, GError **error)
 
 /* ---- small objects, the clock ---- */
 
-static gboolean read_small(LhStoreTask *task, int root, GError **error)
+/* NULL and @error, LH_ERR_NOT_FOUND included. */
+static char *small_text(LhStoreTask *task, int root, const char *name, GError **error)
 {
-    const char *name = lh_task_job(task)->name;
     g_autofree char *text = g_malloc(LH_STORE_MAX_SMALL + 2);
     gsize len = 0;
     struct stat st;
     int fd = lh_open_beneath(root, name, O_RDONLY | O_NONBLOCK);
     gssize n = 1;
-    if (fd < 0)
-        return fail(task, errno, name, "opening", error);
+    if (fd < 0) {
+        fail(task, errno, name, "opening", error);
+        return NULL;
+    }
     gboolean ok = fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
     while (ok && n > 0 && len <= LH_STORE_MAX_SMALL) {
         n = read(fd, text + len, LH_STORE_MAX_SMALL + 1 - len);
@@ -279,16 +282,53 @@ static gboolean read_small(LhStoreTask *task, int root, GError **error)
     }
     int saved = errno;
     close(fd);
-    if (n < 0)
-        return fail(task, saved, name, "reading", error);
+    if (n < 0) {
+        fail(task, saved, name, "reading", error);
+        return NULL;
+    }
     if (!ok || len > LH_STORE_MAX_SMALL) {
         g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s%s: is no file of at most 64 KiB",
                     lh_task_job(task)->uri, name);
-        return FALSE;
+        return NULL;
     }
     text[len] = '\0';
-    lh_task_answer(task, 1, -1, g_steal_pointer(&text));
+    return g_steal_pointer(&text);
+}
+
+static char *version_of(const char *text)
+{
+    return g_compute_checksum_for_string(G_CHECKSUM_SHA256, text, -1);
+}
+
+static gboolean read_small(LhStoreTask *task, int root, GError **error)
+{
+    char *text = small_text(task, root, lh_task_job(task)->name, error);
+    if (text == NULL)
+        return FALSE;
+    lh_task_answer(task, 1, -1, text);
+    lh_task_answer_version(task, version_of(text));
     return TRUE;
+}
+
+/* The root is locked: whoever else of us writes there waits. */
+static gboolean may_write(LhStoreTask *task, int root, GError **error)
+{
+    const LhStoreJob *job = lh_task_job(task);
+    g_autoptr(GError) local = NULL;
+    g_autofree char *text = NULL, *version = NULL;
+    if (job->over == NULL)
+        return TRUE;
+    text = small_text(task, root, job->name, &local);
+    if (text == NULL && !g_error_matches(local, LH_ERROR, LH_ERR_NOT_FOUND)) {
+        g_propagate_error(error, g_steal_pointer(&local));
+        return FALSE;
+    }
+    version = text == NULL ? g_strdup("") : version_of(text);
+    if (strcmp(version, job->over) == 0)
+        return TRUE;
+    g_set_error(error, LH_ERROR, LH_ERR_CONFLICT, "%s%s: somebody else has written it", job->uri,
+                job->name);
+    return FALSE;
 }
 
 /* A file of its own in the root, open for writing. */
@@ -321,6 +361,9 @@ static gboolean write_small(LhStoreTask *task, int root, GError **error)
     if (ok && fsync(fd) != 0)
         ok = fail(task, errno, job->name, "syncing", error);
     close(fd);
+    while (ok && flock(root, LOCK_EX) != 0) /* until it is closed */
+        ok = errno == EINTR || fail(task, errno, job->name, "locking the root", error);
+    ok = ok && may_write(task, root, error);
     if (ok && renameat(root, temporary, root, job->name) != 0)
         ok = fail(task, errno, job->name, "renaming", error);
     if (!ok)

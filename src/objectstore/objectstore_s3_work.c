@@ -15,6 +15,8 @@
 #define MAX_PAGE_BYTES (16 * 1024 * 1024)
 #define MAX_PASSES     5
 
+#define HTTP_NOT_IMPLEMENTED 501
+
 typedef struct {
     LhStoreTask *task;
     const LhStoreJob *job;
@@ -218,6 +220,24 @@ static gboolean erase(Work *w, gboolean flat, GError **error)
 
 /* ---- small objects, the clock ---- */
 
+static gboolean ask_small(Work *w, LhS3Exchange *e, GError **error)
+{
+    const char *over = w->job->over;
+    g_autoptr(GError) local = NULL;
+    if (over != NULL && *over == '\0')
+        e->if_none_match = "*";
+    else
+        e->if_match = over;
+    if (lh_s3_ask(w->session, e, &w->patience, w->task, w->job->name, &local))
+        return TRUE;
+    if (over != NULL && e->status == HTTP_NOT_IMPLEMENTED) {
+        e->if_match = e->if_none_match = NULL;
+        return lh_s3_ask(w->session, e, &w->patience, w->task, w->job->name, error);
+    }
+    g_propagate_error(error, g_steal_pointer(&local));
+    return FALSE;
+}
+
 static gboolean small(Work *w, GError **error)
 {
     gboolean writes = w->job->work == LH_STORE_WRITE;
@@ -228,12 +248,14 @@ static gboolean small(Work *w, GError **error)
                       .send = writes ? w->job->text : NULL,
                       .first = -1,
                       .body_limit = LH_STORE_MAX_SMALL};
-    gboolean ok = lh_s3_ask(w->session, &e, &w->patience, w->task, w->job->name, error);
-    if (ok)
+    gboolean ok = ask_small(w, &e, error);
+    if (ok) {
         lh_task_answer(w->task, 1, e.date_s > 0 ? e.date_s * 1000 : -1,
                        writes           ? NULL
                        : e.body == NULL ? g_strdup("")
                                         : g_strdup(e.body->str));
+        lh_task_answer_version(w->task, writes ? NULL : g_strdup(e.etag));
+    }
     lh_s3_exchange_clear(&e);
     return ok;
 }

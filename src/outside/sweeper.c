@@ -9,7 +9,8 @@
 
 #include <string.h>
 
-#define MAX_TOLD 10000 /* directories and snapshots that are told one by one, of each root */
+#define MAX_ROUNDS 3
+#define MAX_TOLD   10000 /* directories and snapshots that are told one by one, of each root */
 
 typedef struct {
     gint64 objects, bytes, newest;
@@ -40,6 +41,8 @@ typedef struct {
     gboolean asks_etcd;
     char *state;
     gint64 state_revision;
+    char *over;   /* version of the marker that was read; "": there was none */
+    guint rounds; /* how often somebody else was faster to write it */
     Listing listing;
 } Job;
 
@@ -64,6 +67,7 @@ static void job_free(gpointer data)
     g_clear_pointer(&job->listing.units, g_hash_table_unref);
     g_free(job->listing.directory);
     g_free(job->state);
+    g_free(job->over);
     g_free(job->id);
     g_free(job->uri);
     g_free(job);
@@ -149,13 +153,18 @@ static void tell_look(Job *job, const char *state, gint64 revision)
     end(job, &seen);
 }
 
+static void on_marker(const LhStoreAnswer *answer, const GError *error, gpointer data);
+
 static void on_written(const LhStoreAnswer *answer, const GError *error, gpointer data)
 {
     Job *job = data;
+    const LhSweeperOptions *options = &job->sweeper->options;
 
     (void)answer;
     job->op = 0;
-    if (error != NULL)
+    if (g_error_matches(error, LH_ERROR, LH_ERR_CONFLICT) && ++job->rounds < MAX_ROUNDS)
+        job->op = lh_store_read(options->store, job->uri, LH_CLEANER_MARKER, on_marker, job);
+    else if (error != NULL)
         fail(job, error);
     else
         tell_look(job, job->state_revision < 0 ? "new" : "ours", job->number);
@@ -179,8 +188,8 @@ static void write_marker(Job *job)
     lh_json_append_key(text, "revision");
     lh_json_append_int(text, job->number);
     g_string_append(text, "}\n");
-    job->op = lh_store_write(options->store, job->uri, LH_CLEANER_MARKER, text->str, on_written,
-                             job);
+    job->op = lh_store_write(options->store, job->uri, LH_CLEANER_MARKER, text->str, job->over,
+                             on_written, job);
 }
 
 /* What cannot be read is not ours. */
@@ -215,6 +224,8 @@ static void on_marker(const LhStoreAnswer *answer, const GError *error, gpointer
         tell_look(job, error != NULL ? "none" : "ours", revision);
     } else {
         job->state_revision = revision;
+        g_free(job->over); /* whoever writes it meanwhile may know of a later revision */
+        job->over = g_strdup(error != NULL ? "" : answer->version);
         write_marker(job);
     }
 }
@@ -380,8 +391,7 @@ static gint64 tell_missing(Job *job)
         const char *root = lh_fleet_root_of(fleet, &object->uri);
         LhObservation seen = answer_of(job, NULL);
         if (object->live || snapshot->has_deletion || object->o.mod_rev > job->revision ||
-            g_strcmp0(root, job->uri) != 0 ||
-            was_seen(job, fleet, snapshot))
+            g_strcmp0(root, job->uri) != 0 || was_seen(job, fleet, snapshot))
             continue;
         seen.uri = NULL;
         seen.revision = object->o.mod_rev;

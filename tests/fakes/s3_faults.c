@@ -13,7 +13,7 @@
 
 typedef struct {
     GBytes *data;
-    guint version;    /* its ETag */
+    guint version;      /* its ETag */
     gint64 modified_us; /* epoch */
 } Object;
 
@@ -43,7 +43,7 @@ struct S3Faults {
 
 /* One request and the answer to be given. */
 typedef struct {
-    char *method, *path, *query, *range, *if_match;
+    char *method, *path, *query, *range, *if_match, *if_none_match;
     char *body;   /* text; "" if there is none */
     Fault *fault; /* NULL: none; freed by the request */
 } Request;
@@ -322,6 +322,18 @@ static gboolean delete_object(S3Faults *server, int fd, const Request *request)
     return send_all(fd, reply, sizeof reply - 1);
 }
 
+/* If-Match: that ETag; If-None-Match: nothing there. */
+static gboolean meets_conditions(S3Faults *server, const Request *request)
+{
+    g_mutex_lock(&server->mutex);
+    const Object *object = g_hash_table_lookup(server->objects, request->path);
+    g_autofree char *etag = object == NULL ? NULL : g_strdup_printf("\"v%u\"", object->version);
+    gboolean meets = (request->if_match == NULL || g_strcmp0(request->if_match, etag) == 0) &&
+                     (request->if_none_match == NULL || object == NULL);
+    g_mutex_unlock(&server->mutex);
+    return meets;
+}
+
 static gboolean answer(S3Faults *server, int fd, const Request *request)
 {
     if (has_fault(request, S3_FAULT_REPLY)) {
@@ -332,6 +344,8 @@ static gboolean answer(S3Faults *server, int fd, const Request *request)
     if (request->method[0] == 'D')
         return delete_object(server, fd, request);
     if (request->method[0] == 'P') {
+        if (!meets_conditions(server, request))
+            return send_error(fd, 412, "PreconditionFailed", NULL);
         s3_faults_put(server, request->path, request->body, strlen(request->body));
         return send_reply(fd, 200, NULL, "text/plain", "");
     }
@@ -420,8 +434,10 @@ static gboolean serve_one(S3Faults *server, int fd)
     request.query = target[1] != NULL ? target[1] : (char *)"";
     g_autofree char *range = header_of(head, "Range");
     g_autofree char *if_match = header_of(head, "If-Match");
+    g_autofree char *if_none_match = header_of(head, "If-None-Match");
     request.range = range != NULL && g_str_has_prefix(range, "bytes=") ? range + 6 : NULL;
     request.if_match = if_match;
+    request.if_none_match = if_none_match;
     gboolean go_on = answer(server, fd, &request);
     g_clear_pointer(&request.fault, fault_free);
     return go_on;

@@ -41,7 +41,7 @@ typedef struct {
     Store *store;
     LhStoreOp id;
     LhStoreWork work;
-    char *uri, *name, *text, *last;
+    char *uri, *name, *text, *over, *last;
     LhStorePageFunc page;
     LhStoreDoneFunc done;
     gpointer data;
@@ -234,6 +234,7 @@ static void op_free(gpointer data)
     g_free(op->uri);
     g_free(op->name);
     g_free(op->text);
+    g_free(op->over);
     g_free(op->last);
     g_free(op);
 }
@@ -362,11 +363,15 @@ static void step(gpointer data)
         erase(op, sim);
         break;
     case LH_STORE_READ:
-        answer.text = object == NULL ? NULL : object->text;
+        answer.text = answer.version = object == NULL ? NULL : object->text;
         finish(op, object == NULL ? NULL : &answer, LH_ERR_NOT_FOUND,
                object == NULL ? "there is no such object" : NULL);
         break;
     case LH_STORE_WRITE:
+        if (op->over != NULL && strcmp(op->over, object == NULL ? "" : object->text) != 0) {
+            finish(op, NULL, LH_ERR_CONFLICT, "somebody else has written it");
+            break;
+        }
         put(sim, op->uri, op->name, (gint64)strlen(op->text), op->text);
         finish(op, &answer, LH_ERR_IO, NULL);
         break;
@@ -388,6 +393,7 @@ static LhStoreOp store_work(LhObjectStore *base, const LhStoreRequest *request,
         .uri = g_strdup(request->uri),
         .name = g_strdup(request->name),
         .text = g_strdup(request->text),
+        .over = g_strdup(request->over),
         .known = request->known,
         .page = page,
         .done = done,

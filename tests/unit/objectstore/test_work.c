@@ -23,7 +23,7 @@ typedef struct {
     guint answers, pages;
     GString *names;
     gint64 objects, bytes, clock_ms;
-    char *text;
+    char *text, *version;
     GError *error;
     gboolean stop_after_page;
     LhStoreOp op;
@@ -57,6 +57,8 @@ static void on_done(const LhStoreAnswer *answer, const GError *error, gpointer d
     lab->clock_ms = answer->clock_ms;
     g_free(lab->text);
     lab->text = g_strdup(answer->text);
+    g_free(lab->version);
+    lab->version = g_strdup(answer->version);
 }
 
 static void await(Lab *lab)
@@ -185,6 +187,7 @@ static int teardown(void **state)
     g_string_free(lab->names, TRUE);
     g_clear_error(&lab->error);
     g_free(lab->text);
+    g_free(lab->version);
     g_free(lab->root);
     g_free(lab->dir);
     g_free(lab);
@@ -333,7 +336,7 @@ static void a_marker_is_written_and_read(void **state)
     for (guint i = 0; i < 2; i++) { /* and written over */
         g_autofree char *text = g_strdup_printf("{\"revision\":%u}\n", i);
         begin(lab);
-        lh_store_write(lab->f->store, lab->root, ".leasehold", text, on_done, lab);
+        lh_store_write(lab->f->store, lab->root, ".leasehold", text, NULL, on_done, lab);
         await(lab);
         well(lab);
         begin(lab);
@@ -344,6 +347,67 @@ static void a_marker_is_written_and_read(void **state)
     }
     walk(lab, lab->root);
     assert_string_equal(lab->names->str, ".leasehold"); /* and nothing of its making is left */
+}
+
+static void write_over(Lab *lab, const char *text, const char *over)
+{
+    begin(lab);
+    lh_store_write(lab->f->store, lab->root, ".leasehold", text, over, on_done, lab);
+    await(lab);
+}
+
+static void read_marker(Lab *lab)
+{
+    begin(lab);
+    lh_store_read(lab->f->store, lab->root, ".leasehold", on_done, lab);
+    await(lab);
+    well(lab);
+}
+
+/* Whoever looked before somebody else has written, writes nothing. */
+static void a_marker_is_written_only_over_what_was_read(void **state)
+{
+    Lab *lab = *state;
+    gboolean is_swift = lab->server == NULL && g_str_has_prefix(lab->root, "s3:");
+
+    write_over(lab, "one", "");
+    well(lab);
+    if (!is_swift) { /* it heeds no conditions on a PUT: there they must only do no harm */
+        write_over(lab, "two", "");
+        refused(lab, LH_ERR_CONFLICT);
+    }
+    read_marker(lab);
+    assert_string_equal(lab->text, "one");
+    g_autofree char *first = g_strdup(lab->version);
+    assert_non_null(first);
+    write_over(lab, "two", first);
+    well(lab);
+    if (is_swift)
+        return;
+    write_over(lab, "three", first);
+    refused(lab, LH_ERR_CONFLICT);
+    read_marker(lab);
+    assert_string_equal(lab->text, "two");
+    assert_string_not_equal(lab->version, first);
+}
+
+/* Then it is as good as without. */
+static void a_server_without_conditions_is_written_to(void **state)
+{
+    Lab *lab = *state;
+    const S3Fault unknown = {.match = "If-None-Match",
+                             .times = 20,
+                             .kind = S3_FAULT_REPLY,
+                             .status = 501,
+                             .code = "NotImplemented"};
+
+    lab->f->tuning.attempts = 2;
+    open_store(lab->f);
+    s3_faults_add(lab->server, &unknown);
+    write_over(lab, "one", "");
+    well(lab);
+    read_marker(lab);
+    assert_string_equal(lab->text, "one");
 }
 
 static void the_clock_is_told(void **state)
@@ -591,6 +655,7 @@ int main(void)
         EVERYWHERE(a_flat_erase_takes_only_what_was_known),
         EVERYWHERE(what_lies_outside_is_refused),
         EVERYWHERE(a_marker_is_written_and_read),
+        EVERYWHERE(a_marker_is_written_only_over_what_was_read),
         EVERYWHERE(the_clock_is_told),
         EVERYWHERE(a_cancelled_walk_tells_no_more),
         cmocka_unit_test_setup_teardown(links_are_deleted_not_followed, setup_files, teardown),
@@ -601,6 +666,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_said_to_be_deleted_is_looked_for, setup_faults,
                                         teardown),
         cmocka_unit_test_setup_teardown(what_has_no_age_is_young, setup_faults, teardown),
+        cmocka_unit_test_setup_teardown(a_server_without_conditions_is_written_to, setup_faults,
+                                        teardown),
     };
 
     return cmocka_run_group_tests_name("objectstore-work", tests, start_swift, stop_swift);
