@@ -4,7 +4,9 @@
  *   roots          which roots the object store has: uris
  *   look.<root>    the store's clock, and whose the marker is; number: etcd's revision, to be written into
  *                  it (-1: do not write). state: "ours", "new" (there was none; written), "none" (there is
- *                  none), "newer" (ours, of a later revision than etcd's), "foreign"
+ *                  none), "newer" (ours, of a later revision than etcd's), "foreign" (not of this cluster,
+ *                  prefix and root uri), "unmarked" (there is none, and what lies there is not nothing, or is
+ *                  known not to be: not written but by a claim)
  *   list.<root>    all objects: objects, bytes, clock, missing, orphans. Before it, with its token, come
  *   missing.<snapshot>   a snapshot below it without any object; revision: the snapshot's
  *   orphan.<sha-256>     a directory with objects that are nobody's: uri, objects, bytes, newest, clock

@@ -112,7 +112,7 @@ static const char *hold_of(const LhCleanerRoot *root)
     if (look != NULL && apart(look))
         return "its clock is more than 60 s off ours";
     if (look != NULL && g_strcmp0(look->state, "foreign") == 0)
-        return "its marker .leasehold is of another cluster or prefix";
+        return "its marker .leasehold is of another cluster or prefix, or of another root's uri";
     if (list != NULL && list->error != NULL)
         return "its listing failed";
     if (list != NULL && list->objects == 0 && list->missing > 0)

@@ -185,6 +185,8 @@ static void write_marker(Job *job)
     lh_json_append_string(text, lh_mirror_prefix(options->mirror));
     lh_json_append_key(text, "clusterId");
     lh_json_append_string(text, cluster);
+    lh_json_append_key(text, "root");
+    lh_json_append_string(text, job->uri);
     lh_json_append_key(text, "revision");
     lh_json_append_int(text, job->number);
     g_string_append(text, "}\n");
@@ -192,8 +194,9 @@ static void write_marker(Job *job)
                              on_written, job);
 }
 
-/* What cannot be read is not ours. */
-static gboolean is_ours(const Job *job, const char *text, gint64 *revision)
+/* What cannot be read is not ours. Nor is what another root's uri leads to as well: there other things are
+ * nobody's. */
+static gboolean is_ours(const Job *job, const char *root, const char *text, gint64 *revision)
 {
     const LhMirror *mirror = job->sweeper->options.mirror;
     g_autoptr(cJSON) json = lh_json_parse(text, strlen(text), LH_JSON_MAX_BYTES, NULL);
@@ -204,7 +207,8 @@ static gboolean is_ours(const Job *job, const char *text, gint64 *revision)
     *revision = lh_json_get_int(json, "revision", -1);
     return *revision >= 0 &&
            g_strcmp0(lh_json_get_string(json, "prefix", NULL), lh_mirror_prefix(mirror)) == 0 &&
-           g_strcmp0(lh_json_get_string(json, "clusterId", NULL), cluster) == 0;
+           g_strcmp0(lh_json_get_string(json, "clusterId", NULL), cluster) == 0 &&
+           g_strcmp0(lh_json_get_string(json, "root", NULL), root) == 0;
 }
 
 static void on_marker(const LhStoreAnswer *answer, const GError *error, gpointer data)
@@ -216,7 +220,7 @@ static void on_marker(const LhStoreAnswer *answer, const GError *error, gpointer
     job->op = 0;
     if (error != NULL && !g_error_matches(error, LH_ERROR, LH_ERR_NOT_FOUND)) {
         fail(job, error);
-    } else if (error == NULL && !is_ours(job, answer->text, &revision)) {
+    } else if (error == NULL && !is_ours(job, job->uri, answer->text, &revision)) {
         tell_look(job, "foreign", -1);
     } else if (error == NULL && job->number >= 0 && revision > job->number && !claims) {
         tell_look(job, "newer", revision);
