@@ -13,12 +13,15 @@
 
 /* What a Brake says, and so what its Confirmation is about. */
 #define LH_CLEANER_NEWER "its marker was written at a later revision than etcd has"
+#define LH_CLEANER_UNMARKED \
+    "it has no marker .leasehold, and is not empty or not known to be: is it the right one"
 
 typedef struct {
     const char *root;
     const LhObservation *look, *list; /* NULL: not yet */
     const char *hold; /* why nothing there may be deleted; NULL: nothing known against it */
     gboolean newer; /* its marker knows of a later revision than etcd: only a Confirmation helps */
+    gboolean unmarked; /* … or it has none, and should: as well */
     gboolean ready; /* all that deleting there needs is known, and good */
 } LhCleanerRoot;
 

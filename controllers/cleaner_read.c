@@ -131,7 +131,9 @@ static void read_root(LhCleaner *cleaner, const char *uri)
     };
 
     root.hold = hold_of(&root);
-    root.newer = root.look != NULL && g_strcmp0(root.look->state, "newer") == 0;
+    root.unmarked = root.look != NULL && g_strcmp0(root.look->state, "unmarked") == 0;
+    root.newer = root.unmarked ||
+                 (root.look != NULL && g_strcmp0(root.look->state, "newer") == 0);
     root.ready = root.hold == NULL && root.list != NULL && lh_cleaner_fresh(cleaner, root.look) &&
                  g_strcmp0(root.look->state, "ours") == 0;
     if (root.list != NULL && root.list->error == NULL)
@@ -264,7 +266,8 @@ void lh_cleaner_read(LhCleaner *cleaner, gconstpointer index, const LhPlanContex
     cleaner->confirmed = cleaner->brake != NULL && cleaner->brake->confirmed_at >= 0 &&
                          !cleaner->old;
     cleaner->takes_over = cleaner->confirmed && cleaner->brake->message != NULL &&
-                          strstr(cleaner->brake->message, LH_CLEANER_NEWER) != NULL;
+                          (strstr(cleaner->brake->message, LH_CLEANER_NEWER) != NULL ||
+                           strstr(cleaner->brake->message, LH_CLEANER_UNMARKED) != NULL);
     for (guint i = 0; fleet->roots != NULL && fleet->roots[i] != NULL; i++)
         read_root(cleaner, fleet->roots[i]);
     read_etcd(cleaner);

@@ -272,7 +272,11 @@ static Cause cause_of(const Round *round, char **words)
         return CAUSE_REGRESSED;
     }
     for (guint i = 0; i < cleaner->roots->len; i++)
-        if (g_array_index(cleaner->roots, LhCleanerRoot, i).newer) {
+        if (g_array_index(cleaner->roots, LhCleanerRoot, i).unmarked) {
+            *words = g_strdup_printf("%s: " LH_CLEANER_UNMARKED,
+                                     g_array_index(cleaner->roots, LhCleanerRoot, i).root);
+            return CAUSE_NEWER;
+        } else if (g_array_index(cleaner->roots, LhCleanerRoot, i).newer) {
             *words = g_strdup_printf("%s: " LH_CLEANER_NEWER ": etcd went back in time",
                                      g_array_index(cleaner->roots, LhCleanerRoot, i).root);
             return CAUSE_NEWER;

@@ -43,6 +43,7 @@ typedef struct {
     gint64 state_revision;
     char *over;   /* version of the marker that was read; "": there was none */
     guint rounds; /* how often somebody else was faster to write it */
+    gboolean found; /* something lies in the root that has none */
     Listing listing;
 } Job;
 
@@ -211,6 +212,80 @@ static gboolean is_ours(const Job *job, const char *root, const char *text, gint
            g_strcmp0(lh_json_get_string(json, "root", NULL), root) == 0;
 }
 
+/* ---- a root without a marker ---- */
+
+static const LhFleet *fleet_of(const Job *job)
+{
+    const LhController *const *all = lh_runtime_controllers(job->sweeper->options.runtime);
+    LhPlanContext context;
+
+    while (strcmp((*all)->name, LH_CLEANER) != 0)
+        all++;
+    return lh_runtime_index(job->sweeper->options.runtime, *all, &context);
+}
+
+/* Something is known to lie there, or may be. */
+static gboolean is_used(const Job *job)
+{
+    const LhFleet *fleet = fleet_of(job);
+
+    if (g_hash_table_size(fleet->unknown) > 0 || fleet->unknown_uris > 0 ||
+        lh_fleet_uri_overlap(fleet, job->uri, NULL) != NULL)
+        return TRUE;
+    for (GTreeNode *n = g_tree_node_first(fleet->undeleted); n != NULL; n = g_tree_node_next(n))
+        if (g_str_has_prefix(((const LhDeletion *)g_tree_node_key(n))->uri, job->uri))
+            return TRUE;
+    return FALSE;
+}
+
+static gboolean is_marker(const LhStoreObject *object)
+{
+    return g_str_has_prefix(object->name, LH_CLEANER_MARKER) && strchr(object->name, '/') == NULL;
+}
+
+/* Revision 0: any that is written is later. */
+static void tell_unmarked(gpointer data)
+{
+    Job *job = data;
+
+    job->timer = NULL;
+    tell_look(job, "unmarked", 0);
+}
+
+static void on_found(const LhStoreObject *objects, gsize n, gpointer data)
+{
+    Job *job = data;
+
+    for (gsize i = 0; i < n && !job->found; i++)
+        job->found = !is_marker(&objects[i]);
+    if (job->found && job->timer == NULL) /* the rest need not be listed */
+        job->timer = lh_timer_in(job->sweeper->options.env, 0, tell_unmarked, job);
+}
+
+static void on_searched(const LhStoreAnswer *answer, const GError *error, gpointer data)
+{
+    Job *job = data;
+
+    (void)answer;
+    job->op = 0;
+    lh_timer_clear(job->sweeper->options.env, &job->timer);
+    if (job->found)
+        tell_unmarked(job);
+    else if (error != NULL)
+        fail(job, error);
+    else
+        write_marker(job);
+}
+
+/* Only an empty root that nothing is known of is taken without asking. */
+static void take_root(Job *job)
+{
+    if (is_used(job))
+        tell_unmarked(job);
+    else
+        job->op = lh_store_walk(job->sweeper->options.store, job->uri, on_found, on_searched, job);
+}
+
 static void on_marker(const LhStoreAnswer *answer, const GError *error, gpointer data)
 {
     Job *job = data;
@@ -230,7 +305,10 @@ static void on_marker(const LhStoreAnswer *answer, const GError *error, gpointer
         job->state_revision = revision;
         g_free(job->over); /* whoever writes it meanwhile may know of a later revision */
         job->over = g_strdup(error != NULL ? "" : answer->version);
-        write_marker(job);
+        if (error != NULL && !claims)
+            take_root(job);
+        else
+            write_marker(job);
     }
 }
 
@@ -250,16 +328,6 @@ static void on_clock(const LhStoreAnswer *answer, const GError *error, gpointer 
 }
 
 /* ---- listing a root ---- */
-
-static const LhFleet *fleet_of(const Job *job)
-{
-    const LhController *const *all = lh_runtime_controllers(job->sweeper->options.runtime);
-    LhPlanContext context;
-
-    while (strcmp((*all)->name, LH_CLEANER) != 0)
-        all++;
-    return lh_runtime_index(job->sweeper->options.runtime, *all, &context);
-}
 
 static gpointer name_hash(const char *name)
 {
@@ -330,8 +398,8 @@ static void add_object(Job *job, const LhStoreObject *object)
     Listing *listing = &job->listing;
     const char *slash = strrchr(object->name, '/');
 
-    if (g_str_has_prefix(object->name, LH_CLEANER_MARKER) && slash == NULL)
-        return; /* the marker, and what it is made from */
+    if (is_marker(object))
+        return; /* and what it is made from */
     enter(job, object->name, slash == NULL ? 0 : (gsize)(slash + 1 - object->name));
     listing->objects++;
     listing->bytes += object->size;
@@ -484,13 +552,11 @@ static void on_erased(const LhStoreAnswer *answer, const GError *error, gpointer
     end(job, &seen);
 }
 
-static void not_there(gpointer data)
+static void refuse(Job *job, const char *why)
 {
-    Job *job = data;
-    g_autoptr(GError) error = g_error_new(LH_ERROR, LH_ERR_CONFLICT, "%s: is not decided any more",
-                                          job->uri);
+    g_autoptr(GError) error = g_error_new(LH_ERROR, LH_ERR_CONFLICT, "%s: %s: nothing is deleted",
+                                          job->uri, why);
 
-    job->timer = NULL;
     fail(job, error);
 }
 
@@ -503,11 +569,56 @@ static void erase_orphan(Job *job)
 
     if (orphan == NULL || !lh_object_known(&orphan->o) || orphan->decided_at < 0 ||
         orphan->o.create_rev != job->token || strcmp(orphan->uri, job->uri) != 0) {
-        job->timer = lh_timer_in(options->env, 0, not_there, job);
+        refuse(job, "it is not decided any more");
         return;
     }
     const LhStoreKnown known = {orphan->objects, orphan->bytes, job->number};
     job->op = lh_store_erase_flat(options->store, job->uri, &known, on_erased, job);
+}
+
+static const char *root_of(const Job *job)
+{
+    for (char *const *root = job->sweeper->roots; *root != NULL; root++)
+        if (g_str_has_prefix(job->uri, *root) && strlen(job->uri) > strlen(*root))
+            return *root;
+    return NULL;
+}
+
+/* What the last look saw may be another place by now: a volume that is not mounted says that nothing is there,
+ * and so that everything is deleted. */
+static void on_guard(const LhStoreAnswer *answer, const GError *error, gpointer data)
+{
+    Job *job = data;
+    gint64 revision;
+
+    job->op = 0;
+    if (error != NULL && !g_error_matches(error, LH_ERROR, LH_ERR_NOT_FOUND))
+        fail(job, error);
+    else if (error != NULL || !is_ours(job, root_of(job), answer->text, &revision))
+        refuse(job, "its root has no marker of ours");
+    else if (strcmp(job->what, LH_CLEANER_DELETE) == 0)
+        job->op = lh_store_erase(job->sweeper->options.store, job->uri, on_erased, job);
+    else
+        erase_orphan(job);
+}
+
+static void outside_roots(gpointer data)
+{
+    Job *job = data;
+
+    job->timer = NULL;
+    refuse(job, "it does not lie below a root");
+}
+
+static void begin_deleting(Job *job)
+{
+    const LhSweeperOptions *options = &job->sweeper->options;
+    const char *root = root_of(job);
+
+    if (root == NULL)
+        job->timer = lh_timer_in(options->env, 0, outside_roots, job);
+    else
+        job->op = lh_store_read(options->store, root, LH_CLEANER_MARKER, on_guard, job);
 }
 
 /* ---- the list ---- */
@@ -523,10 +634,9 @@ static void start(Job *job)
         options->etcd_clock.ask(options->etcd_clock.data, on_etcd, job);
     } else if (strcmp(job->what, LH_CLEANER_LIST) == 0) {
         job->op = lh_store_clock(options->store, job->uri, on_list_clock, job);
-    } else if (strcmp(job->what, LH_CLEANER_DELETE) == 0) {
-        job->op = lh_store_erase(options->store, job->uri, on_erased, job);
-    } else if (strcmp(job->what, LH_CLEANER_ERASE) == 0) {
-        erase_orphan(job);
+    } else if (strcmp(job->what, LH_CLEANER_DELETE) == 0 ||
+               strcmp(job->what, LH_CLEANER_ERASE) == 0) {
+        begin_deleting(job);
     } else {
         job->op = lh_store_clock(options->store, job->uri, on_clock, job);
     }

@@ -45,6 +45,20 @@ static gint64 number_of(const World *world, const char *id)
     return -7;
 }
 
+/* Whether a marker may be written over, or made where there is something. */
+static gboolean claims(const World *world)
+{
+    g_autoptr(LhErrands) errands = lh_errands_new();
+    const LhPlanContext context = {
+        .now_ms = world->now_ms, .revision = world->revision, .max_groups = G_MAXUINT};
+
+    lh_controller_find(C)->errands(world->index, &context, errands);
+    for (guint i = 0; i < errands->errands->len; i++)
+        if (strcmp(g_array_index(errands->errands, LhErrand, i).what, LH_CLEANER_CLAIM) == 0)
+            return TRUE;
+    return FALSE;
+}
+
 static gboolean wants(const World *world, const char *part)
 {
     g_autofree char *all = wanted(world);
@@ -537,6 +551,30 @@ static void an_etcd_from_the_past_is_confirmed_first(void **state)
     (void)state;
 }
 
+/* The wrong root, or one that is not there any more: only a person can say that it is the right one. */
+static void a_root_without_a_marker_is_confirmed_first(void **state)
+{
+    g_autoptr(World) world = world_with(2, 0);
+
+    (void)state;
+    look_at(world, "unmarked", world->now_ms, ",\"revision\":0");
+    assert_keeps(world);
+    assert_non_null(strstr(brake(world)->message, "marker"));
+    assert_false(claims(world));
+    putf(world, "desired/confirmations/" C, "{\"spec\":{\"planHash\":\"%s\"}}",
+         brake(world)->plan_hash);
+    run(world, "admission");
+    step(world, C);
+    assert_true(brake(world)->confirmed_at >= 0);
+    world->now_ms += 11 * SECOND;
+    assert_true(claims(world)); /* and only then the marker is written */
+    all_well(world);
+    run(world, C);
+    run(world, C);
+    assert_int_equal(deletions(world), 2);
+    assert_null(brake(world));
+}
+
 /* ---- the brake and the rate ---- */
 
 static World *two_services(guint old, guint young)
@@ -867,6 +905,7 @@ int main(void)
         cmocka_unit_test(a_listing_that_failed_or_is_empty_holds_everything),
         cmocka_unit_test(what_is_not_known_yet_is_waited_for),
         cmocka_unit_test(an_etcd_from_the_past_is_confirmed_first),
+        cmocka_unit_test(a_root_without_a_marker_is_confirmed_first),
         cmocka_unit_test(the_brake_counts_by_service_and_by_all),
         cmocka_unit_test(a_confirmation_releases_exactly_that_set),
         cmocka_unit_test(so_many_a_second),
