@@ -169,5 +169,8 @@ gboolean lh_objectstore_options_read(const LhConfig *config, LhObjectStoreOption
 LhObjectStore *lh_objectstore_new(LhEnv *env, const LhObjectStoreOptions *options, GError **error);
 /* @roots, each with a '/' at its end; NULL: LH_ERR_INVALID. g_strfreev. */
 char **lh_store_roots(const char *const *roots, GError **error);
+/* Whether data may be deleted below @roots (of lh_store_roots): none is the whole file system, or equals or
+ * holds another; else LH_ERR_INVALID. */
+gboolean lh_store_roots_deletable(const char *const *roots, GError **error);
 /* True when @uri lies strictly below one of @roots. */
 gboolean lh_store_uri_below(const char *uri, const char *const *roots);

@@ -620,6 +620,34 @@ static void what_has_no_age_is_young(void **state)
     assert_true(has(lab, "s/x"));
 }
 
+static void roots_that_would_lose_data_are_refused(void **state)
+{
+    static const struct {
+        const char *roots[4], *why;
+    } cases[] = {
+        {{NULL}, NULL},
+        {{"file:///srv/a/", "file:///srv/ab/", "s3://a/"}, NULL},
+        {{"s3://b/x/", "s3://b/xy/", "s3://bb/"}, NULL},
+        {{"file:///"}, "whole file system"},
+        {{"s3://b/", "file:///"}, "whole file system"},
+        {{"s3://b/", "s3://b/x/"}, "s3://b/x/: lies in s3://b/"},
+        {{"s3://c/", "s3://b/x/y/", "s3://b/x/"}, "s3://b/x/y/: lies in s3://b/x/"},
+        {{"file:///a/", "file:///a"}, "equals"},
+    };
+
+    (void)state;
+    for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autoptr(GError) error = NULL;
+        g_auto(GStrv) roots = lh_store_roots(cases[i].roots, &error);
+        assert_null(error);
+        gboolean may = lh_store_roots_deletable((const char *const *)roots, &error);
+        if (may != (cases[i].why == NULL))
+            fail_msg("case %u: %s", i, error == NULL ? "is taken" : error->message);
+        if (!may && strstr(error->message, cases[i].why) == NULL)
+            fail_msg("%s", error->message);
+    }
+}
+
 static int start_swift(void **state)
 {
     g_autoptr(GError) error = NULL;
@@ -665,6 +693,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_list_that_failed_is_not_empty, setup_faults, teardown),
         cmocka_unit_test_setup_teardown(what_is_said_to_be_deleted_is_looked_for, setup_faults,
                                         teardown),
+        cmocka_unit_test(roots_that_would_lose_data_are_refused),
         cmocka_unit_test_setup_teardown(what_has_no_age_is_young, setup_faults, teardown),
         cmocka_unit_test_setup_teardown(a_server_without_conditions_is_written_to, setup_faults,
                                         teardown),
