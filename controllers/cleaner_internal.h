@@ -22,6 +22,7 @@ typedef struct {
     const char *hold; /* why nothing there may be deleted; NULL: nothing known against it */
     gboolean newer; /* its marker knows of a later revision than etcd: only a Confirmation helps */
     gboolean unmarked; /* … or it has none, and should: as well */
+    gint64 orphaned; /* objects of orphans there that may be decided */
     gboolean ready; /* all that deleting there needs is known, and good */
 } LhCleanerRoot;
 
@@ -37,7 +38,9 @@ typedef struct {
     GPtrArray *due;          /* LhFleetSnapshot, by name */
     GPtrArray *orphans;      /* LhOrphan that may be decided, by name */
     gint64 next_due_ms;      /* of what is not due yet; 0: nothing */
-    gint64 orphaned, listed; /* objects: of those orphans, and all that were listed */
+    /* Of the first root where those orphans are more than brakePercent of what was listed: their objects,
+     * and all of them. 0: of none. */
+    gint64 orphaned, listed;
     const char *exceeding;   /* a service of which too much is due; NULL: none */
     const char *etcd_hold;   /* about etcd's clock */
     gboolean etcd_ready;

@@ -136,8 +136,6 @@ static void read_root(LhCleaner *cleaner, const char *uri)
                  (root.look != NULL && g_strcmp0(root.look->state, "newer") == 0);
     root.ready = root.hold == NULL && root.list != NULL && lh_cleaner_fresh(cleaner, root.look) &&
                  g_strcmp0(root.look->state, "ours") == 0;
-    if (root.list != NULL && root.list->error == NULL)
-        cleaner->listed += MAX(0, root.list->objects);
     g_array_append_val(cleaner->roots, root);
 }
 
@@ -241,8 +239,22 @@ static void read_orphans(LhCleaner *cleaner)
             cleaner->work |= orphan->objects > 0 && (erased == NULL || erased->error != NULL);
         } else if (ripe(cleaner, orphan)) {
             g_ptr_array_add(cleaner->orphans, (gpointer)orphan);
-            cleaner->orphaned += orphan->objects;
+            ((LhCleanerRoot *)lh_cleaner_root(cleaner, orphan->uri))->orphaned += orphan->objects;
         }
+    }
+}
+
+/* A small root does not hide behind a large one. */
+static void read_excess(LhCleaner *cleaner)
+{
+    for (guint i = 0; i < cleaner->roots->len; i++) {
+        const LhCleanerRoot *root = &g_array_index(cleaner->roots, LhCleanerRoot, i);
+        if (root->orphaned == 0 || !lh_brake_exceeds(root->orphaned, root->list->objects,
+                                                     cleaner->settings->brake_percent))
+            continue;
+        cleaner->orphaned = root->orphaned;
+        cleaner->listed = root->list->objects;
+        return;
     }
 }
 
@@ -274,6 +286,7 @@ void lh_cleaner_read(LhCleaner *cleaner, gconstpointer index, const LhPlanContex
     cleaner->due = lh_cleaner_due(cleaner, context->now_ms, 0, &cleaner->next_due_ms,
                                   &cleaner->exceeding);
     read_orphans(cleaner);
+    read_excess(cleaner);
     cleaner->work |= !cleaner->settings->dry_run && any_sightable(cleaner);
     cleaner->work = cleaner->roots->len > 0 &&
                     (cleaner->work || cleaner->due->len > 0 || cleaner->orphans->len > 0 ||

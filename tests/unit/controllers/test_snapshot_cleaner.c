@@ -884,6 +884,34 @@ static void many_orphans_brake(void **state)
     assert_true(orphan(world)->decided_at >= 0);
 }
 
+/* The limit is each root's: all of a small one is a small part of both. */
+static void many_orphans_of_one_root_brake(void **state)
+{
+    g_autoptr(World) world = world_with(0, 0);
+    static const char other[] = "s3://large/";
+    g_autofree char *look_id = lh_cleaner_errand("look.", other);
+    g_autofree char *list_id = lh_cleaner_errand("list.", other);
+
+    (void)state;
+    put_settings(world, C, "\"brakePercent\":20");
+    see_orphan(world, 300, T0 - DAY);
+    run(world, C);
+    pass_time(world, DAY);
+    observe(world, "roots", "{\"at\":%" PRId64 ",\"uris\":[\"%s\",\"" ROOT "\"]}", world->now_ms,
+            other);
+    observe(world, look_id,
+            "{\"at\":%" PRId64 ",\"token\":1,\"clock\":%" PRId64 ",\"state\":\"ours\"}",
+            world->now_ms, world->now_ms);
+    observe(world, list_id,
+            "{\"at\":%" PRId64 ",\"token\":1,\"clock\":%" PRId64
+            ",\"uri\":\"%s\",\"objects\":1000000}",
+            world->now_ms, world->now_ms, other);
+    see_orphan(world, 300, T0 - DAY); /* of 1,000 there, and of a million */
+    run(world, C);
+    assert_int_equal(orphan(world)->decided_at, -1);
+    assert_non_null(strstr(brake(world)->message, "300 of 1000 listed objects"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -916,6 +944,7 @@ int main(void)
         cmocka_unit_test(an_old_listing_decides_nothing),
         cmocka_unit_test(a_sighting_counts_only_when_clocks_agree),
         cmocka_unit_test(many_orphans_brake),
+        cmocka_unit_test(many_orphans_of_one_root_brake),
     };
 
     return cmocka_run_group_tests_name("snapshot-cleaner", tests, NULL, NULL);
