@@ -65,6 +65,9 @@ const LhObservation *lh_cleaner_erased(const LhCleaner *cleaner, const LhOrphan 
 /* A snapshot that was there when @orphan was decided: nothing of it may be deleted. */
 gboolean lh_cleaner_claimed_before(const LhCleaner *cleaner, const LhOrphan *orphan);
 
+/* What does not parse may be a snapshot's that lies there. */
+gboolean lh_cleaner_unknown_there(const LhCleaner *cleaner, const char *uri);
+
 /* cleaner_orphans.c: sightings, withdrawals, ends. */
 void lh_cleaner_plan_orphans(const LhCleaner *cleaner, LhPlan *plan);
 /* Decides @orphan. */

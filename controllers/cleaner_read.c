@@ -211,6 +211,11 @@ static gboolean listed_lately(const LhCleaner *cleaner, const LhCleanerRoot *roo
                2 * cleaner->settings->reconcile_interval_ms;
 }
 
+gboolean lh_cleaner_unknown_there(const LhCleaner *cleaner, const char *uri)
+{
+    return cleaner->fleet->unreadable > 0 || lh_fleet_uri_unknown(cleaner->fleet, uri);
+}
+
 /* Seen again, unchanged and untouched, at least a grace later by the store's own clock. */
 static gboolean ripe(const LhCleaner *cleaner, const LhOrphan *orphan)
 {

@@ -286,6 +286,8 @@ guint lh_fleet_clean_conditions(const LhFleet *fleet, const LhFleetSnapshot *sna
 
 /* Whether its uri overlaps that of another known snapshot, older or younger. */
 gboolean lh_fleet_uri_contested(const LhFleet *fleet, const LhFleetSnapshot *snapshot);
+/* Whether @uri equals, contains or lies in what a Snapshot that does not parse still says of its uri. */
+gboolean lh_fleet_uri_unknown(const LhFleet *fleet, const char *uri);
 /* The oldest known snapshot but @but whose uri equals, contains or lies in @uri; NULL: none. */
 const LhFleetSnapshot *lh_fleet_uri_overlap(const LhFleet *fleet, const char *uri,
                                             const LhFleetSnapshot *but);

@@ -253,22 +253,26 @@ void lh_fleet_clean_unknown(LhFleet *fleet, const LhObject *before, const LhObje
         lh_fleet_uri_touch(fleet, new, NULL);
 }
 
-/* Unknown is not absent: what does not parse may have been there first. */
-static gboolean meets_unknown(const LhFleet *fleet, const LhSnapshot *object)
+gboolean lh_fleet_uri_unknown(const LhFleet *fleet, const char *own)
 {
     GHashTableIter iter;
     gpointer uri;
-    g_autofree char *own = NULL;
 
-    if (g_hash_table_size(fleet->unknown) == 0)
-        return FALSE;
-    own = lh_uri_text(&object->uri);
     g_hash_table_iter_init(&iter, fleet->unknown);
     while (g_hash_table_iter_next(&iter, NULL, &uri))
         if (*(const char *)uri != '\0' &&
             (g_str_has_prefix(uri, own) || g_str_has_prefix(own, uri)))
             return TRUE;
     return FALSE;
+}
+
+/* Unknown is not absent: what does not parse may have been there first. */
+static gboolean meets_unknown(const LhFleet *fleet, const LhSnapshot *object)
+{
+    g_autofree char *own = g_hash_table_size(fleet->unknown) == 0 ? NULL
+                                                                  : lh_uri_text(&object->uri);
+
+    return own != NULL && lh_fleet_uri_unknown(fleet, own);
 }
 
 static gboolean may_be_deleted(const LhFleet *fleet, const LhFleetSnapshot *snapshot,

@@ -400,6 +400,40 @@ static void a_deletion_that_overlaps_an_older_snapshot_waits(void **state)
     assert_true(wants(world, "delete.a "));
 }
 
+/* Also where it was decided before: that the data is nobody else's was known of what did parse. */
+static void what_does_not_parse_keeps_what_was_decided(void **state)
+{
+    g_autoptr(World) world = world_with(0, 0);
+    g_autofree char *sum = g_compute_checksum_for_string(G_CHECKSUM_SHA256, ROOT "o/", -1);
+    static const struct {
+        const char *value;
+        gboolean deletes, erases;
+    } cases[] = {
+        {"{\"service\":\"s\",\"uri\":\"" ROOT "a/\"}", FALSE, TRUE},
+        {"{\"service\":\"s\",\"uri\":\"" ROOT "a/b/\"}", FALSE, TRUE},
+        {"{\"service\":\"s\",\"uri\":\"" ROOT "o/\"}", TRUE, FALSE},
+        {"{\"service\":\"s\",\"uri\":\"" ROOT "else/\"}", TRUE, TRUE},
+        {"{", FALSE, FALSE}, /* who knows where */
+    };
+
+    (void)state;
+    put(world, "decided/deletions/a",
+        "{\"uri\":\"" ROOT "a/\",\"snapshotRevision\":5,\"decidedAt\":6}");
+    g_autofree char *key = g_strconcat("decided/orphans/", sum, NULL);
+    put(world, key,
+        "{\"uri\":\"" ROOT "o/\",\"objects\":1,\"bytes\":1,\"firstSeen\":1,\"secondSeen\":2,"
+        "\"decidedAt\":3}");
+    assert_true(wants(world, "delete.a ") && wants(world, " " ROOT "o/|"));
+    for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+        put(world, "published/snapshots/x", cases[i].value);
+        if (wants(world, "delete.a ") != cases[i].deletes ||
+            wants(world, " " ROOT "o/|") != cases[i].erases)
+            fail_msg("case %u", i);
+    }
+    del(world, "published/snapshots/x");
+    assert_true(wants(world, "delete.a ") && wants(world, " " ROOT "o/|"));
+}
+
 static void nothing_outside_the_roots(void **state)
 {
     g_autoptr(World) world = world_with(0, 0);
@@ -926,6 +960,7 @@ int main(void)
         cmocka_unit_test(live_unreadable_and_overlapping_snapshots_stay),
         cmocka_unit_test(what_does_not_parse_keeps_what_it_overlaps),
         cmocka_unit_test(a_deletion_that_overlaps_an_older_snapshot_waits),
+        cmocka_unit_test(what_does_not_parse_keeps_what_was_decided),
         cmocka_unit_test(nothing_outside_the_roots),
         cmocka_unit_test(paused_and_dry_runs_do_nothing),
         cmocka_unit_test(a_foreign_marker_holds_everything),
