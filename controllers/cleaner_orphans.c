@@ -117,6 +117,17 @@ void lh_cleaner_plan_orphans(const LhCleaner *cleaner, LhPlan *plan)
     }
 }
 
+void lh_cleaner_rely_settings(const LhCleaner *cleaner, LhPlan *plan)
+{
+    static const char *const names[] = {LH_CLEANER, LH_SETTINGS_ALL};
+
+    for (gsize i = 0; i < G_N_ELEMENTS(names); i++) {
+        const LhObject *accepted = g_hash_table_lookup(cleaner->fleet->settings, names[i]);
+        g_autofree char *name = g_strconcat("settings/", names[i], NULL);
+        lh_plan_rely(plan, LH_KIND_ACCEPTED, name, accepted == NULL ? 0 : accepted->mod_rev);
+    }
+}
+
 void lh_cleaner_decide_orphan(const LhCleaner *cleaner, const LhOrphan *orphan, LhPlan *plan)
 {
     g_autofree char *name = g_strconcat(LH_CLEANER_ORPHAN, orphan->o.name, NULL);
@@ -125,6 +136,9 @@ void lh_cleaner_decide_orphan(const LhCleaner *cleaner, const LhOrphan *orphan, 
 
     object.second_seen = seen->clock;
     object.decided_at = cleaner->context->now_ms;
-    put(cleaner, orphan->o.name, orphan, &object, "orphan",
-        "seen twice, a grace apart, and no snapshot knows it", plan);
+    lh_plan_begin(plan);
+    lh_plan_put(plan, LH_KIND_ORPHAN, orphan->o.name, &object, orphan->o.mod_rev, "orphan",
+                "%s: seen twice, a grace apart, and no snapshot knows it", orphan->uri);
+    lh_cleaner_rely_settings(cleaner, plan);
+    lh_plan_end(plan);
 }

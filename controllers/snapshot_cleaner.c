@@ -141,7 +141,6 @@ static void decide(Round *round, const LhFleetSnapshot *snapshot, const char *ur
     const LhCleaner *cleaner = &round->cleaner;
     const LhSnapshot *object = lh_fleet_snapshot_object(snapshot);
     const LhFleetService *service = snapshot->service;
-    const LhObject *settings = g_hash_table_lookup(cleaner->fleet->settings, LH_CLEANER);
     g_autofree char *replicas = g_strconcat(snapshot->name, ".", NULL);
     LhDeletion deletion = {
         .uri = uri,
@@ -155,8 +154,7 @@ static void decide(Round *round, const LhFleetSnapshot *snapshot, const char *ur
                 "past its end, the retention of service %s and the buffer", service->name);
     lh_plan_rely(round->plan, LH_KIND_SNAPSHOT, snapshot->name, object->o.mod_rev);
     lh_plan_rely_none(round->plan, LH_KIND_REPLICA, replicas);
-    lh_plan_rely(round->plan, LH_KIND_ACCEPTED, "settings/" LH_CLEANER,
-                 settings == NULL ? 0 : settings->mod_rev);
+    lh_cleaner_rely_settings(cleaner, round->plan);
     lh_plan_rely(round->plan, LH_KIND_SERVICE, service->name, service->desired->mod_rev);
     lh_plan_rely(round->plan, LH_KIND_ACCEPTED, service->accepted->name,
                  service->accepted->mod_rev);

@@ -183,6 +183,7 @@ static void intent_then_data_then_the_record(void **state)
     assert_non_null(strstr(text, "rely desired/services/s 0 @"));
     assert_non_null(strstr(text, "rely decided/accepted/services/s 0 @"));
     assert_non_null(strstr(text, "rely decided/accepted/settings/" C " 0 @"));
+    assert_non_null(strstr(text, "rely decided/accepted/settings/all 0 @"));
     run(world, C);
     const LhDeletion *deletion = look(world, "decided/deletions/old-000");
     assert_string_equal(deletion->uri, ROOT "old-000/");
@@ -897,6 +898,28 @@ static void a_sighting_counts_only_when_clocks_agree(void **state)
     assert_true(orphan(world)->decided_at >= 0);
 }
 
+/* A longer grace, a pause, a dry run that came between the plan and its commit. */
+static void an_orphan_rests_on_settings(void **state)
+{
+    static const char *const names[] = {C, C, C, "all"};
+    static const char *const edits[] = {"\"orphanGrace\":\"9d\"", "\"dryRun\":true",
+                                        "\"paused\":true", "\"paused\":true"};
+
+    (void)state;
+    for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
+        g_autoptr(World) world = world_with(0, 0);
+        see_orphan(world, 3, T0 - DAY);
+        run(world, C);
+        pass_time(world, DAY);
+        see_orphan(world, 3, T0 - DAY);
+        g_autoptr(LhPlan) plan = plan_of(world, C);
+        put_settings(world, names[i], edits[i]);
+        assert_int_equal(lh_plan_groups(plan), 1);
+        assert_false(apply_group(world, plan, 0));
+        assert_int_equal(orphan(world)->decided_at, -1);
+    }
+}
+
 static void many_orphans_brake(void **state)
 {
     g_autoptr(World) world = world_with(0, 0);
@@ -978,6 +1001,7 @@ int main(void)
         cmocka_unit_test(an_orphan_that_has_changed_when_it_is_erased_is_none),
         cmocka_unit_test(an_old_listing_decides_nothing),
         cmocka_unit_test(a_sighting_counts_only_when_clocks_agree),
+        cmocka_unit_test(an_orphan_rests_on_settings),
         cmocka_unit_test(many_orphans_brake),
         cmocka_unit_test(many_orphans_of_one_root_brake),
     };
