@@ -35,12 +35,15 @@ static gboolean unusable(const Work *w, const char *why, GError **error)
 
 /* ---- listing ---- */
 
-static gboolean check_page(Work *w, const LhS3Page *page, GError **error)
+/* @flat: a server that heeds no delimiter lists what lies deeper as well, and is not believed. */
+static gboolean check_page(Work *w, const LhS3Page *page, gboolean flat, GError **error)
 {
     for (guint i = 0; i < page->objects->len; i++) {
         const LhS3Object *object = g_ptr_array_index(page->objects, i);
         if (!g_str_has_prefix(object->key, w->place.prefix))
             return unusable(w, "it has a key that is not below it", error);
+        if (flat && strchr(object->key + strlen(w->place.prefix), '/') != NULL)
+            return unusable(w, "it has a key that lies deeper than was asked for", error);
         if (w->last != NULL && strcmp(object->key, w->last) <= 0)
             return unusable(w, "its keys are not in order", error);
         g_free(w->last);
@@ -76,7 +79,7 @@ static gboolean get_page(Work *w, const char *token, gboolean flat, LhS3Page *ou
     lh_s3_exchange_clear(&e);
     if (ok && token != NULL && g_strcmp0(out->next_token, token) == 0)
         ok = unusable(w, "a page is followed by itself", error);
-    return ok && check_page(w, out, error);
+    return ok && check_page(w, out, flat, error);
 }
 
 /* ---- walk ---- */

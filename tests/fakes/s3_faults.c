@@ -174,6 +174,16 @@ static char *time_text(gint64 us)
     return g_strdup_printf("%s.%03dZ", seconds, (int)(us / 1000 % 1000));
 }
 
+static gint64 fault_after(const Request *request, S3FaultKind kind)
+{
+    return request->fault != NULL && request->fault->f.kind == kind ? request->fault->f.after : 0;
+}
+
+static gboolean has_fault(const Request *request, S3FaultKind kind)
+{
+    return request->fault != NULL && request->fault->f.kind == kind;
+}
+
 /* A continuation token is the last key of the page before. */
 static char *listing(S3Faults *server, const Request *request)
 {
@@ -193,7 +203,7 @@ static char *listing(S3Faults *server, const Request *request)
         const char *path = paths->pdata[i];
         const Object *object = g_hash_table_lookup(server->objects, path);
         if (strcmp(path + skip, token) <= 0 ||
-            (*delimiter != '\0' && strchr(path + strlen(start), '/') != NULL))
+            (*delimiter != '\0' && !has_fault(request, S3_FAULT_DEEP) && strchr(path + strlen(start), '/') != NULL))
             continue;
         more = n == most;
         if (more)
@@ -213,16 +223,6 @@ static char *listing(S3Faults *server, const Request *request)
         more ? "</NextContinuationToken>" : "", contents->str);
     g_mutex_unlock(&server->mutex);
     return xml;
-}
-
-static gint64 fault_after(const Request *request, S3FaultKind kind)
-{
-    return request->fault != NULL && request->fault->f.kind == kind ? request->fault->f.after : 0;
-}
-
-static gboolean has_fault(const Request *request, S3FaultKind kind)
-{
-    return request->fault != NULL && request->fault->f.kind == kind;
 }
 
 /* The head of a 200 or 206 for [first, last] of @total. */

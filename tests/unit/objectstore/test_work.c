@@ -620,6 +620,22 @@ static void what_has_no_age_is_young(void **state)
     assert_true(has(lab, "s/x"));
 }
 
+/* Then what lies deeper, which may be somebody's, would go with it. */
+static void a_server_that_heeds_no_delimiter_erases_nothing(void **state)
+{
+    Lab *lab = *state;
+    const S3Fault deep = {.match = "delimiter", .times = 50, .kind = S3_FAULT_DEEP};
+
+    put(lab, "d/x", "1");
+    put(lab, "d/y", "1");
+    put(lab, "d/z/deep", "1"); /* on the second page */
+    s3_faults_add(lab->server, &deep);
+    erase(lab, "d/", FALSE);
+    refused(lab, LH_ERR_INVALID);
+    walk(lab, lab->root);
+    assert_int_equal(lab->objects, 3);
+}
+
 static void roots_that_would_lose_data_are_refused(void **state)
 {
     static const struct {
@@ -693,6 +709,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_list_that_failed_is_not_empty, setup_faults, teardown),
         cmocka_unit_test_setup_teardown(what_is_said_to_be_deleted_is_looked_for, setup_faults,
                                         teardown),
+        cmocka_unit_test_setup_teardown(a_server_that_heeds_no_delimiter_erases_nothing,
+                                        setup_faults, teardown),
         cmocka_unit_test(roots_that_would_lose_data_are_refused),
         cmocka_unit_test_setup_teardown(what_has_no_age_is_young, setup_faults, teardown),
         cmocka_unit_test_setup_teardown(a_server_without_conditions_is_written_to, setup_faults,
