@@ -181,7 +181,8 @@ typedef struct {
     LhSortedSet by_uri;  /* LhFleetSnapshot: the known ones */
     LhNameSet contests;  /* LhFleetContest: uris that overlap others */
     GHashTable *taken_uris;    /* uri -> count of Deletions that hold it */
-    GHashTable *taken_parents; /* directory above such a uri -> count */
+    GHashTable *taken_flat;    /* uri -> count of decided Orphans: what lies in it directly */
+    GHashTable *taken_parents; /* directory above a uri of either -> count */
 
     GPtrArray
         *create_todo; /* LhFleetSnapshot, last to expire first: has replicas to create. A heap: see

@@ -378,7 +378,7 @@ static void hold_in_tree(GTree *tree, const LhObject *before, const LhObject *af
         g_tree_insert(tree, lh_object_ref(after), (gpointer)after);
 }
 
-/* What a decided one deletes nobody may use again. */
+/* What a decided one deletes nobody may use again; what lies deeper is not its. */
 static const char *held_uri(const LhObject *object)
 {
     const LhOrphan *orphan = (const LhOrphan *)object;
@@ -398,9 +398,9 @@ gboolean lh_fleet_fold_orphan(LhFleet *fleet, const LhObject *before, const LhOb
     if (g_strcmp0(old_uri, new_uri) == 0)
         return TRUE;
     if (old_uri != NULL)
-        lh_fleet_uri_take(fleet, old_uri, -1);
+        lh_fleet_uri_take(fleet, fleet->taken_flat, old_uri, -1);
     if (new_uri != NULL)
-        lh_fleet_uri_take(fleet, new_uri, 1);
+        lh_fleet_uri_take(fleet, fleet->taken_flat, new_uri, 1);
     if (old_uri != NULL)
         lh_fleet_uri_touch(fleet, old_uri, NULL);
     if (new_uri != NULL)
