@@ -9,18 +9,23 @@
 
 #define LH_CLEANER_CLOCKS_MS 60000 /* more than this apart, and no clock is trusted */
 #define LH_CLEANER_FRESH_MS  60000 /* a look counts for so long */
-#define LH_CLEANER_RENEW_MS  30000 /* and is renewed after this, while there is work */
-
-/* What a Brake says, and so what its Confirmation is about. */
-#define LH_CLEANER_NEWER "its marker was written at a later revision than etcd has"
+#define LH_CLEANER_RENEW_MS  30000 /* and is renewed after this */
 
 typedef struct {
     const char *root;
     const LhObservation *look, *list; /* NULL: not yet */
     const char *hold; /* why nothing there may be deleted; NULL: nothing known against it */
-    gboolean newer; /* its marker knows of a later revision than etcd: only a Confirmation helps */
+    gint64 newer; /* its marker knows of this later revision than etcd's: only a Confirmation helps;
+                       -1: it does not */
+    gint64 braked;  /* … and the Brake of a restoration names this one; -1: none */
+    gboolean claim; /* somebody has confirmed exactly that: the marker may be written over */
     gboolean ready; /* all that deleting there needs is known, and good */
 } LhCleanerRoot;
+
+/* Deletions that were decided lately outside a confirmed plan. */
+typedef struct {
+    gint64 n, gone; /* gone: … and the snapshot is gone too */
+} LhCleanerLately;
 
 typedef struct {
     const LhFleet *fleet;
@@ -28,8 +33,10 @@ typedef struct {
     const LhSettings *settings;
     const LhBrake *brake;    /* the known one; NULL: none */
     gboolean old;            /* it came back with a backup of etcd: it stands for nothing */
-    gboolean confirmed;      /* it is confirmed, and not old */
-    gboolean takes_over;     /* … because a marker was newer than etcd */
+    gboolean answered;       /* it is about a restoration, and confirmed */
+    gboolean restored;       /* etcd was, and nobody has confirmed it: nothing at all goes */
+    LhCleanerLately lately;  /* of all services */
+    GHashTable *lately_of;   /* service -> LhCleanerLately */
     GArray *roots;           /* LhCleanerRoot */
     GPtrArray *due;          /* LhFleetSnapshot, by name */
     GPtrArray *orphans;      /* LhOrphan that may be decided, by name */
@@ -48,6 +55,8 @@ const LhCleanerRoot *lh_cleaner_root(const LhCleaner *cleaner, const char *uri);
 /* What was due at @at_ms, and has not changed after @revision (0: whenever); next_ms may be NULL. */
 GPtrArray *lh_cleaner_due(const LhCleaner *cleaner, gint64 at_ms, gint64 revision, gint64 *next_ms,
                           const char **exceeding);
+/* "<the root's hash>@<revision>" for each root whose marker is newer than etcd; g_strfreev. */
+char **lh_cleaner_markers(const LhCleaner *cleaner);
 /* Of an observation that renews itself: whether it still counts, and whether to ask anew. */
 gboolean lh_cleaner_fresh(const LhCleaner *cleaner, const LhObservation *seen);
 /* Whether nobody can claim what lies in @uri directly. */
@@ -59,7 +68,8 @@ gboolean lh_cleaner_claimed_before(const LhCleaner *cleaner, const LhOrphan *orp
 
 /* cleaner_orphans.c: sightings, withdrawals, ends. */
 void lh_cleaner_plan_orphans(const LhCleaner *cleaner, LhPlan *plan);
-/* Decides @orphan. */
-void lh_cleaner_decide_orphan(const LhCleaner *cleaner, const LhOrphan *orphan, LhPlan *plan);
+/* Decides @orphan; @plan_hash: of the confirmed plan that it is part of, or NULL. */
+void lh_cleaner_decide_orphan(const LhCleaner *cleaner, const LhOrphan *orphan,
+                              const char *plan_hash, LhPlan *plan);
 /* cleaner_errands.c */
 void lh_cleaner_errands(gconstpointer index, const LhPlanContext *context, LhErrands *errands);

@@ -116,7 +116,8 @@ void lh_cleaner_plan_orphans(const LhCleaner *cleaner, LhPlan *plan)
     }
 }
 
-void lh_cleaner_decide_orphan(const LhCleaner *cleaner, const LhOrphan *orphan, LhPlan *plan)
+void lh_cleaner_decide_orphan(const LhCleaner *cleaner, const LhOrphan *orphan,
+                              const char *plan_hash, LhPlan *plan)
 {
     g_autofree char *name = g_strconcat(LH_CLEANER_ORPHAN, orphan->o.name, NULL);
     const LhObservation *seen = lh_fleet_observed(cleaner->fleet, LH_CLEANER, name);
@@ -124,6 +125,7 @@ void lh_cleaner_decide_orphan(const LhCleaner *cleaner, const LhOrphan *orphan, 
 
     object.second_seen = seen->clock;
     object.decided_at = cleaner->context->now_ms;
+    object.plan_hash = plan_hash;
     put(cleaner, orphan->o.name, orphan, &object, "orphan",
         "seen twice, a grace apart, and no snapshot knows it", plan);
 }

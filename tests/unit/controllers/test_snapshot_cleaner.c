@@ -9,18 +9,23 @@
 
 /* ---- a world with one root ---- */
 
+static LhPlanContext context_of(const World *world)
+{
+    return (LhPlanContext){.now_ms = world->now_ms,
+                           .revision = world->revision,
+                           .epoch = 7,
+                           .led_ms = world->led_ms,
+                           .regressed = world->regressed,
+                           .regressed_rev = world->regressed_rev,
+                           .max_groups = G_MAXUINT};
+}
+
 /* "delete.old 901/1 s3://bucket/old/|…": what is wanted outside now. */
 static char *wanted(const World *world)
 {
     g_autoptr(LhErrands) errands = lh_errands_new();
     GString *text = g_string_new(NULL);
-    LhPlanContext context = {.now_ms = world->now_ms,
-                             .revision = world->revision,
-                             .epoch = 7,
-                             .led_ms = world->led_ms,
-                             .regressed = world->regressed,
-                             .regressed_rev = world->regressed_rev,
-                             .max_groups = G_MAXUINT};
+    LhPlanContext context = context_of(world);
 
     lh_controller_find(C)->errands(world->index, &context, errands);
     for (guint i = 0; i < errands->errands->len; i++) {
@@ -127,6 +132,13 @@ static void assert_keeps(World *world)
     if (deletions(world) != 0)
         fail_msg("something is to be deleted");
     assert_false(wants(world, "delete."));
+}
+
+/* As many are decided as were before. */
+static void assert_keeps_decided(World *world, guint n)
+{
+    run(world, C);
+    assert_int_equal(deletions(world), n);
 }
 
 static void erased(World *world, const char *snapshot, const char *more)
@@ -499,28 +511,235 @@ static void what_is_not_known_yet_is_waited_for(void **state)
     assert_false(wants(world, "delete."));
 }
 
+static void confirm(World *world, const char *hash)
+{
+    world->now_ms += SECOND;
+    putf(world, "desired/confirmations/" C, "{\"spec\":{\"planHash\":\"%s\"}}", hash);
+    run(world, "admission");
+}
+
+/* Confirms the present Brake, and no more. */
+static void confirm_brake(World *world)
+{
+    g_autofree char *hash = g_strdup(brake(world)->plan_hash);
+
+    confirm(world, hash);
+    step(world, C);
+    assert_true(brake(world)->confirmed_at >= 0);
+    assert_string_equal(brake(world)->plan_hash, hash);
+}
+
+static void assert_restored(World *world)
+{
+    assert_int_equal(brake(world)->cause, LH_BRAKE_RESTORED);
+    assert_int_equal(brake(world)->confirmed_at, -1);
+    assert_false(wants(world, "delete."));
+    assert_false(wants(world, "erase."));
+}
+
+/* The number of what is wanted of the look, and its word. */
+static gint64 look_number(World *world, const char *what)
+{
+    g_autoptr(LhErrands) errands = lh_errands_new();
+    g_autofree char *id = root_id("look.");
+    LhPlanContext context = context_of(world);
+
+    context.now_ms += MINUTE;
+    lh_controller_find(C)->errands(world->index, &context, errands);
+    for (guint i = 0; i < errands->errands->len; i++) {
+        const LhErrand *errand = &g_array_index(errands->errands, LhErrand, i);
+        if (strcmp(errand->id, id) != 0)
+            continue;
+        assert_string_equal(errand->what, what);
+        return errand->number;
+    }
+    fail_msg("no look is wanted");
+    return 0;
+}
+
 /* etcd was restored from an old backup: only a person can say that it is well. */
 static void an_etcd_from_the_past_is_confirmed_first(void **state)
 {
-    for (int i = 0; i < 2; i++) {
-        g_autoptr(World) world = world_with(2, 0);
-        world->regressed = i == 0;
-        if (i == 1)
-            look_at(world, "newer", world->now_ms, ",\"revision\":99999");
-        assert_keeps(world);
-        assert_non_null(strstr(brake(world)->message, "back in time"));
-        putf(world, "desired/confirmations/" C, "{\"spec\":{\"planHash\":\"%s\"}}",
-             brake(world)->plan_hash);
-        run(world, "admission");
-        step(world, C);
-        assert_true(brake(world)->confirmed_at >= 0);
-        world->regressed = FALSE; /* the runtime's part */
-        all_well(world);
+    g_autoptr(World) world = world_with(3, 0);
+
+    (void)state;
+    put(world, "decided/deletions/gone",
+        "{\"uri\":\"" ROOT "gone/\",\"snapshotRevision\":5,\"decidedAt\":6}");
+    world->regressed = TRUE;
+    world->regressed_rev = world->revision;
+    assert_keeps_decided(world, 1);
+    assert_restored(world);
+    assert_non_null(strstr(brake(world)->message, "back in time"));
+    /* Any other leader, also one that was started since and saw nothing. */
+    world->regressed = FALSE;
+    fail_over(world);
+    assert_keeps_decided(world, 1);
+    assert_restored(world);
+    confirm_brake(world);
+    run(world, C);
+    assert_null(brake(world));
+    assert_int_equal(deletions(world), 4);
+    assert_true(wants(world, "delete.gone "));
+}
+
+/* It is a key before anything is due: nobody may forget it meanwhile. */
+static void a_restoration_is_braked_with_nothing_to_do(void **state)
+{
+    g_autoptr(World) world = world_with(1, DAY);
+
+    (void)state;
+    world->regressed = TRUE;
+    run(world, C);
+    assert_restored(world);
+    world->regressed = FALSE;
+    fail_over(world);
+    pass_time(world, DAY);
+    assert_keeps(world);
+    assert_restored(world);
+}
+
+static void a_newer_marker_stays_newer_until_it_is_confirmed(void **state)
+{
+    g_autoptr(World) world = world_with(2, 0);
+    gint64 marker = world->revision + 50;
+    g_autofree char *more = g_strdup_printf(",\"revision\":%" PRId64, marker);
+
+    (void)state;
+    look_at(world, "newer", world->now_ms, more);
+    assert_keeps(world);
+    assert_restored(world);
+    /* However far etcd gets, and whoever looks: a look does not raise it. */
+    while (world->revision < marker + 10)
+        put(world, "desired/cordons/x", "{}");
+    assert_int_equal(look_number(world, "look."), marker - 1);
+    fail_over(world);
+    assert_int_equal(look_number(world, "look."), marker - 1);
+    all_well(world); /* or somebody else did */
+    assert_keeps(world);
+    assert_restored(world);
+    look_at(world, "newer", world->now_ms, more);
+    confirm_brake(world);
+    assert_int_equal(look_number(world, "claim"), world->revision);
+    run(world, C);
+    assert_int_equal(deletions(world), 0); /* it is not claimed yet */
+    all_well(world);
+    run(world, C);
+    assert_null(brake(world));
+    assert_int_equal(deletions(world), 2);
+}
+
+/* What was confirmed was another marker: nothing is written over this one. */
+static void another_marker_is_not_claimed(void **state)
+{
+    g_autoptr(World) world = world_with(2, 0);
+
+    (void)state;
+    look_at(world, "newer", world->now_ms, ",\"revision\":99998");
+    run(world, C);
+    confirm_brake(world);
+    look_at(world, "newer", world->now_ms, ",\"revision\":99999");
+    look_number(world, "look.");
+    assert_keeps(world);
+    assert_restored(world);
+}
+
+/* A Confirmation of one cause is none of another, whether etcd was seen going back or only its marker is. */
+static void what_was_confirmed_as_much_confirms_no_restoration(void **state)
+{
+    for (int marker = 0; marker < 2; marker++) {
+        g_autoptr(World) world = world_with(12, 0);
+        put_settings(world, C, "\"buffer\":\"1m\",\"deletesPerSecond\":3");
         run(world, C);
-        assert_int_equal(deletions(world), 2);
-        assert_null(brake(world));
+        assert_int_equal(brake(world)->cause, LH_BRAKE_MUCH);
+        confirm_brake(world);
+        if (marker)
+            look_at(world, "newer", world->now_ms, ",\"revision\":99999");
+        else
+            world->regressed = TRUE; /* and the Brake is of this history */
+        assert_keeps(world);
+        assert_restored(world);
+        look_number(world, "look.");
     }
     (void)state;
+}
+
+static void a_confirmed_restoration_confirms_no_masses(void **state)
+{
+    g_autoptr(World) world = world_with(12, 0);
+
+    (void)state;
+    put_settings(world, C, "\"buffer\":\"1m\"");
+    world->regressed = TRUE;
+    run(world, C);
+    confirm_brake(world);
+    world->regressed = FALSE;
+    assert_keeps(world);
+    assert_int_equal(brake(world)->cause, LH_BRAKE_MUCH);
+}
+
+/* A confirmed Brake for a restoration that came back with a backup. */
+static void an_old_confirmation_of_a_restoration_is_none(void **state)
+{
+    g_autoptr(World) seen = world_with(2, 0), told = world_with(2, 0);
+    World *both[] = {seen, told};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        both[i]->regressed = TRUE;
+        run(both[i], C);
+        confirm_brake(both[i]);
+    }
+    seen->regressed_rev = seen->revision;
+    assert_keeps(seen);
+    assert_restored(seen);
+    told->regressed = FALSE; /* nobody saw it, but the marker tells */
+    look_at(told, "newer", told->now_ms, ",\"revision\":99999");
+    assert_keeps(told);
+    assert_restored(told);
+}
+
+static void a_brake_that_does_not_parse_holds_what_is_decided(void **state)
+{
+    g_autoptr(World) world = world_with(1, 0);
+
+    (void)state;
+    run(world, C);
+    assert_true(wants(world, "delete."));
+    put(world, "decided/brakes/" C, "{");
+    assert_false(wants(world, "delete."));
+}
+
+/* The marker must tell how far etcd has got, also when nothing has been due for long. */
+static void roots_are_looked_at_without_work_too(void **state)
+{
+    g_autoptr(World) world = world_with(1, DAY);
+    g_autofree char *id = root_id("look.");
+
+    (void)state;
+    assert_keeps(world);
+    assert_false(wants(world, id));
+    world->now_ms += 31 * SECOND;
+    assert_true(wants(world, id));
+    assert_int_equal(look_number(world, "look."), world->revision);
+}
+
+/* A look that hangs: what rests on the last one ends in time. */
+static void a_look_that_hangs_is_waited_for_no_longer_than_it_counts(void **state)
+{
+    g_autoptr(World) world = world_with(1, 0);
+    g_autoptr(LhErrands) errands = lh_errands_new();
+    gint64 seen_ms = world->now_ms;
+
+    (void)state;
+    run(world, C);
+    world->now_ms += 40 * SECOND;
+    etcd_says(world, world->now_ms);
+    LhPlanContext context = context_of(world);
+    lh_controller_find(C)->errands(world->index, &context, errands);
+    assert_int_equal(errands->wake_ms, seen_ms + MINUTE + 1);
+    assert_true(wants(world, "delete."));
+    world->now_ms = errands->wake_ms;
+    assert_false(wants(world, "delete."));
 }
 
 /* ---- the brake and the rate ---- */
@@ -773,6 +992,15 @@ int main(void)
         cmocka_unit_test(a_listing_that_failed_or_is_empty_holds_everything),
         cmocka_unit_test(what_is_not_known_yet_is_waited_for),
         cmocka_unit_test(an_etcd_from_the_past_is_confirmed_first),
+        cmocka_unit_test(a_restoration_is_braked_with_nothing_to_do),
+        cmocka_unit_test(a_newer_marker_stays_newer_until_it_is_confirmed),
+        cmocka_unit_test(another_marker_is_not_claimed),
+        cmocka_unit_test(what_was_confirmed_as_much_confirms_no_restoration),
+        cmocka_unit_test(a_confirmed_restoration_confirms_no_masses),
+        cmocka_unit_test(an_old_confirmation_of_a_restoration_is_none),
+        cmocka_unit_test(a_brake_that_does_not_parse_holds_what_is_decided),
+        cmocka_unit_test(roots_are_looked_at_without_work_too),
+        cmocka_unit_test(a_look_that_hangs_is_waited_for_no_longer_than_it_counts),
         cmocka_unit_test(the_brake_counts_by_service_and_by_all),
         cmocka_unit_test(a_confirmation_releases_exactly_that_set),
         cmocka_unit_test(so_many_a_second),
