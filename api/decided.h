@@ -24,7 +24,12 @@ typedef struct {
     const char *set;     /* atom */
     gint64 ordinal;
     gboolean restored;
-    gint64 created_at, expires_at;
+    gint64 created_at;
+    gint64 expires_at; /* restored: -1 until it was live, or was given up */
+    /* restored: the Restore that it was created for, the revision of it under which it is wanted, and
+     * how long it lives from when it is live; 0: it was given up */
+    const char *restore; /* atom */
+    gint64 restore_revision, ttl_ms;
 } LhReplica;
 
 /* "<snapshot>.<set>.<ordinal>", or with r before the ordinal; g_free. A Replica whose name and
@@ -90,8 +95,10 @@ typedef struct {
     LhObject o;
     int phase;
     gint64 observed_revision;
-    gint64 replicas, live;
-    gint64 until;
+    gint64 replicas; /* that it is for; Refused: that it would have been for */
+    gint64 live;     /* of them: at present */
+    gint64 given_up; /* of them: not live in time */
+    gint64 until;    /* when the last of those that were live expires; -1: none was */
     const char *message;
 } LhRestoreProgress;
 

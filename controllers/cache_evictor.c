@@ -464,7 +464,7 @@ const LhController lh_cache_evictor = {
     .kinds = LH_KIND_BIT(LH_KIND_ACCEPTED) | LH_KIND_BIT(LH_KIND_SNAPSHOT) |
              LH_KIND_BIT(LH_KIND_REPLICA) | LH_KIND_BIT(LH_KIND_ASSIGNMENT) |
              LH_KIND_BIT(LH_KIND_NODE) | LH_KIND_BIT(LH_KIND_BRAKE) | LH_KIND_BIT(LH_KIND_STATUS) |
-             LH_KIND_BIT(LH_KIND_SERVICE),
+             LH_KIND_BIT(LH_KIND_SERVICE) | LH_KIND_BIT(LH_KIND_RESTOREPROGRESS),
     .plan = cache_evictor_plan,
     .gauges = cache_evictor_gauges,
     .gauge_names = gauge_names,

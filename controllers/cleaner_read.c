@@ -221,7 +221,7 @@ gboolean lh_cleaner_unclaimed(const LhCleaner *cleaner, const char *uri)
 {
     /* What does not parse may claim anything. */
     return cleaner->fleet->unknown_uris == 0 &&
-           lh_fleet_claim(cleaner->fleet, uri, NULL) == LH_CLAIM_NOBODY &&
+           lh_fleet_claim(cleaner->fleet, uri) == LH_CLAIM_NOBODY &&
            lh_cleaner_root(cleaner, uri) != NULL;
 }
 

@@ -512,6 +512,16 @@ static gint64 extra_ms(const LhCleaner *cleaner)
     return cleaner->brake->eligible * 1000 / MAX(1, cleaner->settings->deletes_per_second);
 }
 
+/* How many of @due no replica keeps; a restored one may do so for days, and the Brake does not wait for it. */
+static guint without_replicas(const Round *round, const GPtrArray *due)
+{
+    guint n = 0;
+
+    for (guint i = 0; i < due->len; i++)
+        n += !lh_fleet_replicas_below(round->cleaner.fleet, g_ptr_array_index(due, i));
+    return n;
+}
+
 /* That set and no other; what stands in the way of each one still does. */
 static void carry_out(Round *round, const Members *members, int cause, const char *words)
 {
@@ -526,7 +536,8 @@ static void carry_out(Round *round, const Members *members, int cause, const cha
             release(round, "void", "it is not what was confirmed any more, and within the limit");
         else
             brake(round, cause, words);
-    } else if (members->due->len + members->orphans->len == 0) {
+    } else if (cause != LH_BRAKE_HOLD &&
+               without_replicas(round, members->due) + members->orphans->len == 0) {
         release(round, "carried-out", "the confirmed plan is carried out");
     } else if (cause != LH_BRAKE_HOLD) {
         delete_all(round, members->due);

@@ -61,7 +61,11 @@ static const LhColumn restores[] = {
     {"FROM", LH_COLUMN_TEXT, "spec.startTime", FALSE},
     {"TO", LH_COLUMN_TEXT, "spec.endTime", FALSE},
     {"TTL", LH_COLUMN_TEXT, "spec.ttl", FALSE},
+    {"PHASE", LH_COLUMN_TEXT, "status.phase", FALSE},
+    {"LIVE", LH_COLUMN_RATIO, "status.live/status.replicas", FALSE},
+    {"UNTIL", LH_COLUMN_UNTIL, "status.until", FALSE},
     VALID,
+    {"MESSAGE", LH_COLUMN_TEXT, "status.message", TRUE},
     {"SNAPSHOTS", LH_COLUMN_TEXT, "spec.snapshots", TRUE},
     REVISION, END};
 static const LhColumn nodepolicies[] = {

@@ -87,6 +87,23 @@ static cJSON *merged_status(const LhApi *api, const LhObject *object)
     return status;
 }
 
+/* What has become of a Restore: its RestoreProgress, beside the conditions. */
+static cJSON *with_progress(const LhApi *api, const LhObject *object, cJSON *status)
+{
+    const LhObject *progress = lh_mirror_get(api->options.mirror, LH_KIND_RESTOREPROGRESS,
+                                             object->name);
+    g_autoptr(cJSON) json = progress != NULL && lh_object_known(progress)
+                                ? printed(LH_KIND_RESTOREPROGRESS, progress)
+                                : NULL;
+
+    if (json == NULL)
+        return status;
+    if (status == NULL)
+        status = cJSON_CreateObject();
+    add_missing(status, json);
+    return status;
+}
+
 static void add_metadata(cJSON *view, const LhObject *object, gboolean labels)
 {
     cJSON *metadata = cJSON_AddObjectToObject(view, "metadata");
@@ -156,6 +173,8 @@ cJSON *lh_view_object(const LhApi *api, const LhObject *object)
         add_metadata(view, object, FALSE);
     }
     status = merged_status(api, object);
+    if (object->kind == LH_KIND_RESTORE)
+        status = with_progress(api, object, status);
     if (status != NULL)
         cJSON_AddItemToObject(view, "status", status);
     return view;

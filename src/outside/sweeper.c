@@ -253,11 +253,16 @@ static gpointer name_hash(const char *name)
     return GSIZE_TO_POINTER((gsize)hash | 1);
 }
 
+/* Of several whose uris overlap, the data is all of theirs. */
+static void mark_seen(const LhFleetSnapshot *owner, gpointer data)
+{
+    g_hash_table_add(data, name_hash(owner->name));
+}
+
 /* Whose the directory is; a Unit for it if it is nobody's. */
 static void enter(Job *job, const char *directory, gsize len)
 {
     Listing *listing = &job->listing;
-    const LhFleetSnapshot *owner = NULL;
     g_autofree char *uri = NULL;
 
     if (listing->directory != NULL && strlen(listing->directory) == len &&
@@ -268,9 +273,9 @@ static void enter(Job *job, const char *directory, gsize len)
     listing->unit = NULL;
     uri = g_strconcat(job->uri, listing->directory, NULL);
     /* What lies in the root itself is no directory's that may go. */
-    listing->claim = len == 0 ? LH_CLAIM_STRAY : lh_fleet_claim(fleet_of(job), uri, &owner);
+    listing->claim = len == 0 ? LH_CLAIM_STRAY : lh_fleet_claim(fleet_of(job), uri);
     if (listing->claim == LH_CLAIM_SNAPSHOT)
-        g_hash_table_add(listing->seen, name_hash(owner->name));
+        lh_fleet_uri_holders(fleet_of(job), uri, mark_seen, listing->seen);
     if (listing->claim != LH_CLAIM_NOBODY)
         return;
     listing->unit = g_hash_table_lookup(listing->units, uri);

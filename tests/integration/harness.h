@@ -185,6 +185,8 @@ typedef struct {
 /* Its data directory follows from its name: a later one of the same name finds it. */
 Proc *agent_start(World *world, const AgentOptions *options);
 void agents_start(World *world, guint n); /* agent-1 … */
+/* Whether the server @proc serves already, or has ended; then (if not at once) proc->url is known. */
+gboolean proc_serves(World *world, gpointer proc);
 pid_t proc_pid(const Proc *proc);
 char *proc_log(const Proc *proc);                       /* all that it has written; g_free */
 guint count_words(const char *text, const char *words); /* how often */

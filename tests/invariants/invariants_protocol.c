@@ -37,7 +37,7 @@ static void check_answer(Inv *inv, const InvChange *change)
         inv_fail(inv, INV_PROTOCOL, "%s answers an older assignment than before", change->key);
 }
 
-/* A search key speaks of a live item of this node; both are written at once. */
+/* A search key speaks of a live item of this node, and says where it is served; both are written at once. */
 static void check_search(Inv *inv, const InvChange *change)
 {
     const LhSearch *search = (const LhSearch *)change->after;
@@ -47,6 +47,22 @@ static void check_search(Inv *inv, const InvChange *change)
     const LhItem *item = (const LhItem *)inv_get(inv, LH_KIND_ITEM, name);
     if (item == NULL || (lh_object_known(&item->o) && item->state != LH_ITEM_LIVE))
         inv_fail(inv, INV_PROTOCOL, "%s: %s is not live", change->key, name);
+    if (search->url == NULL)
+        inv_fail(inv, INV_PROTOCOL, "%s does not say where %s is served", change->key, name);
+}
+
+/* What begins to be live begins to be searchable: a node that says it before it holds the data could not. */
+static void check_shown(Inv *inv, const InvChange *change)
+{
+    const LhItem *item = (const LhItem *)change->after, *before = (const LhItem *)change->before;
+    g_autofree char *node = lh_name_part(change->name, 1);
+    g_autofree char *name = lh_name_part(change->name, 2);
+    g_autofree char *snapshot = name == NULL ? NULL : inv_snapshot_of(name);
+    g_autofree char *key = g_strdup_printf(INV_POOL "/%s/%s", node, snapshot);
+    if (item->state == LH_ITEM_LIVE && snapshot != NULL &&
+        (before == NULL || (lh_object_known(&before->o) && before->state != LH_ITEM_LIVE)) &&
+        inv_get(inv, LH_KIND_SEARCH, key) == NULL)
+        inv_fail(inv, INV_PROTOCOL, "%s is live, and not searchable", change->key);
 }
 
 /* An item that stopped being live has no search key any more. */
@@ -101,8 +117,10 @@ static void after(Inv *inv, const InvCommit *commit)
         if (change->kind == LH_KIND_ITEM || change->kind == LH_KIND_SEARCH ||
             change->kind == LH_KIND_NODE)
             check_lease(inv, commit, change);
-        if (change->kind == LH_KIND_ITEM && known)
+        if (change->kind == LH_KIND_ITEM && known) {
             check_answer(inv, change);
+            check_shown(inv, change);
+        }
         if (change->kind == LH_KIND_ITEM && (known || change->after == NULL))
             check_hidden(inv, change);
         if (change->kind == LH_KIND_SEARCH && known)

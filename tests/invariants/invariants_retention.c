@@ -154,7 +154,8 @@ static void after(Inv *inv, const InvCommit *commit)
             continue;
         if (change->after == NULL && inv_assignments_of(inv, change->name) != NULL)
             inv_fail(inv, INV_RETENTION, "%s is deleted while a node has it", change->key);
-        else if (change->after != NULL && change->before == NULL && lh_object_known(change->after))
+        else if (change->after != NULL && change->before == NULL &&
+                 lh_object_known(change->after) && !inv_is_restored(change->name))
             check_replica_came(inv, commit, change);
     }
 }

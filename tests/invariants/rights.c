@@ -16,6 +16,8 @@ static const struct {
     {"cache-assigner", BIT(ASSIGNMENT) | BIT(RETRY) | BIT(STATUS),
      BIT(ASSIGNMENT) | BIT(RETRY) | BIT(REPLICA) | BIT(STATUS)},
     {"cache-evictor", BIT(ASSIGNMENT) | BIT(BRAKE) | BIT(STATUS), BIT(BRAKE) | BIT(STATUS)},
+    {"restore-manager", BIT(REPLICA) | BIT(RESTOREPROGRESS) | BIT(STATUS),
+     BIT(RESTOREPROGRESS) | BIT(STATUS)},
     {"snapshot-cleaner", BIT(DELETION) | BIT(ORPHAN) | BIT(BRAKE) | BIT(STATUS),
      BIT(SNAPSHOT) | BIT(ORPHAN) | BIT(BRAKE) | BIT(STATUS)},
     {"cluster-monitor", BIT(ASSIGNMENT) | BIT(STATUS), BIT(STATUS)},

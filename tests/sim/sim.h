@@ -150,6 +150,13 @@ typedef struct {
     X(mirror_checks, "mirrors compared", 95000)            \
     X(fold_checks, "indexes folded anew", 610)             \
     X(settled_live, "items live in the end", 680)          \
+    X(restores_asked, "restores asked for", 900)           \
+    X(restores_withdrawn, "restores withdrawn", 120)       \
+    X(restored, "restored replicas created", 700)          \
+    X(restore_expiries, "expiries of restored ones", 300)  \
+    X(restore_extended, "restored replicas extended", 50)  \
+    X(restores_refused, "restores refused", 55)            \
+    X(restores_completed, "restores completed", 450)       \
     X(steps, "steps", 730000)                              \
     X(simulated_s, "simulated seconds", 13000)
 
@@ -364,6 +371,12 @@ extern const SimActivity sim_people[]; /* ended by a NULL name */
 extern const SimActivity sim_faults[];
 
 void sim_people_begin(Sim *sim);
+/* sim_restores.c */
+void sim_restores_begin(Sim *sim);
+void sim_restores_ask(Sim *sim);
+void sim_restores_withdraw(Sim *sim);
+/* What is not as it should be yet; NULL: all is. g_free. */
+char *sim_restores_check(Sim *sim);
 /* What operators do about what waits for them: confirm brakes, unpark. */
 void sim_people_attend(Sim *sim, gboolean always);
 void sim_people_free(Sim *sim);

@@ -72,6 +72,7 @@ void sim_people_begin(Sim *sim)
     sim_put(sim, "desired/settings/cache-assigner",
             "{\"spec\":{\"failureGrace\":\"15s\",\"restoreReservePercent\":10}}", 0);
     sim_put(sim, "desired/settings/cache-evictor", "{\"spec\":{\"evictGrace\":\"1s\"}}", 0);
+    sim_restores_begin(sim);
     sim_put(sim, "desired/settings/snapshot-cleaner",
             "{\"spec\":{\"buffer\":\"10s\",\"reconcileInterval\":\"20s\",\"orphanGrace\":\"40s\","
             "\"deletesPerSecond\":3}}",
@@ -378,9 +379,11 @@ static void scatter_junk(Sim *sim)
         "events/x",
     };
     static const LhKind kinds[] = {
-        LH_KIND_SERVICE, LH_KIND_SETTINGS,   LH_KIND_SNAPSHOT, LH_KIND_ACCEPTED, LH_KIND_REPLICA,
-        LH_KIND_RETRY,   LH_KIND_ASSIGNMENT, LH_KIND_HEALTH,   LH_KIND_BRAKE,    LH_KIND_STATUS,
-        LH_KIND_NODE,    LH_KIND_ITEM,       LH_KIND_SEARCH,   LH_KIND_LEADER,   LH_KIND_EVENT,
+        LH_KIND_SERVICE,         LH_KIND_SETTINGS, LH_KIND_SNAPSHOT,   LH_KIND_ACCEPTED,
+        LH_KIND_REPLICA,         LH_KIND_RETRY,    LH_KIND_ASSIGNMENT, LH_KIND_HEALTH,
+        LH_KIND_BRAKE,           LH_KIND_STATUS,   LH_KIND_NODE,       LH_KIND_ITEM,
+        LH_KIND_SEARCH,          LH_KIND_LEADER,   LH_KIND_EVENT,      LH_KIND_RESTORE,
+        LH_KIND_RESTOREPROGRESS,
     };
     if (sim_chance(sim, 20)) {
         put_junk(sim, strange[sim_below(sim, G_N_ELEMENTS(strange))]);
@@ -535,6 +538,8 @@ const SimActivity sim_people[] = {
     {"retire", 60000, 0, retire},
     {"junk", 9000, 0, scatter_junk},
     {"cordon", 90000, 0, cordon},
+    {"ask for a restore", 25000, 1, sim_restores_ask},
+    {"withdraw a restore", 90000, 0, sim_restores_withdraw},
     {"attend", 15000, 1, attend},
     {NULL, 0, 0, NULL},
 };

@@ -72,8 +72,15 @@ static const char *room_for(const Sim *sim, const LhReplica *replica)
         InvUse use = inv_use(&sim->model, process->name);
         gint64 room = process->capacity_bytes - process->capacity_bytes / 100 * (SIM_RESERVE + 1);
         gint64 slots = process->capacity_items - (process->capacity_items * SIM_RESERVE + 99) / 100;
+        gint64 bytes = use.bytes, items = use.items;
+        if (replica->restored) {
+            room = process->capacity_bytes / 100 * (SIM_RESERVE - 1);
+            slots = process->capacity_items * SIM_RESERVE / 100;
+            bytes = use.restored_bytes;
+            items = use.restored_items;
+        }
         if (inv_pair(&sim->model, process->name, replica->snapshot) == 0 &&
-            use.bytes + snapshot->size_bytes <= room && use.items + 1 <= slots)
+            bytes + snapshot->size_bytes <= room && items + 1 <= slots)
             return process->name;
     }
     return NULL;
@@ -259,8 +266,8 @@ static char *check_monitored(Sim *sim)
 static char *restless(Sim *sim)
 {
     char *(*const checks[])(Sim * sim) = {
-        check_processes, check_leaders,   check_snapshots,
-        check_replicas,  check_leftovers, check_monitored,
+        check_processes,    check_leaders,   check_snapshots, check_replicas,
+        sim_restores_check, check_leftovers, check_monitored,
     };
     char *why = NULL;
     for (guint i = 0; why == NULL && i < G_N_ELEMENTS(checks); i++)

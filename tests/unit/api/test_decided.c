@@ -64,6 +64,16 @@ static void a_replica_is_what_its_name_says(void **state)
         "{\"snapshot\":\"s\",\"service\":\"a\",\"set\":\"x\",\"ordinal\":3,"
         "\"restored\":true,\"expiresAt\":1}");
     assert_known(restored);
+    assert_refused(LH_KIND_REPLICA,
+                   "{\"snapshot\":\"snap-1\",\"service\":\"a\",\"set\":\"default\",\"ordinal\":0}",
+                   "expiresAt: is required unless the replica is restored");
+    g_autoptr(LhObject) loading = parse_value(
+        LH_KIND_REPLICA, "s.x.r3",
+        "{\"snapshot\":\"s\",\"service\":\"a\",\"set\":\"x\",\"ordinal\":3,\"restored\":true,"
+        "\"restore\":\"q\",\"restoreRevision\":7,\"ttl\":\"90s\"}");
+    assert_known(loading);
+    assert_int_equal(((const LhReplica *)loading)->expires_at, -1);
+    assert_int_equal(((const LhReplica *)loading)->ttl_ms, 90000);
 }
 
 static void assignments_carry_what_their_pool_needs(void **state)

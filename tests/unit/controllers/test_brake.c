@@ -169,6 +169,33 @@ static void what_was_ordered_of_a_reservation_counts(void **state)
     assert_int_equal(evicting(world), 10);
 }
 
+/* All that was reserved is ordered, and before that is noted more is due, of which nothing has changed since: a
+ * snapshot that is gone leaves no revision behind. */
+static void what_comes_after_a_reservation_is_not_taken_for_it(void **state)
+{
+    const int counts[] = {10, 12, 78};
+    g_autoptr(World) world = live_services(counts, 3);
+
+    (void)state;
+    for (int i = 0; i < counts[0]; i++) {
+        g_autofree char *key = g_strdup_printf("published/snapshots/s0-%03d", i);
+        del(world, key);
+    }
+    step(world, "cache-evictor");
+    g_autoptr(LhPlan) plan = plan_of(world, "cache-evictor");
+    assert_int_equal(lh_plan_groups(plan), 10);
+    for (guint i = 0; i < 10; i++)
+        apply_group(world, plan, i);
+    for (int i = 0; i < counts[1]; i++) {
+        g_autofree char *key = g_strdup_printf("published/snapshots/s1-%03d", i);
+        del(world, key);
+    }
+    run(world, "cache-evictor");
+    assert_non_null(brake(world)); /* 22 */
+    assert_int_equal(brake(world)->eligible, 12);
+    assert_int_equal(evicting(world), 10);
+}
+
 /* What was reserved and never ordered makes no room for later. */
 static void a_reservation_that_was_not_used_makes_no_room(void **state)
 {
@@ -582,6 +609,7 @@ int main(void)
         cmocka_unit_test(small_steps_do_not_slip_under),
         cmocka_unit_test(what_is_reserved_and_not_yet_ordered_counts_once),
         cmocka_unit_test(what_was_ordered_of_a_reservation_counts),
+        cmocka_unit_test(what_comes_after_a_reservation_is_not_taken_for_it),
         cmocka_unit_test(a_reservation_that_was_not_used_makes_no_room),
         cmocka_unit_test(the_hash_holds_still_as_time_passes),
         cmocka_unit_test(after_the_confirmed_plan_the_rest_is_counted_anew),

@@ -742,6 +742,22 @@ static void a_look_that_hangs_is_waited_for_no_longer_than_it_counts(void **stat
     assert_false(wants(world, "delete."));
 }
 
+/* What was confirmed before the backup was made says nothing of what is there now. */
+static void a_confirmed_brake_of_a_backup_counts_for_nothing(void **state)
+{
+    g_autoptr(World) world = world_with(2, 0);
+
+    (void)state;
+    put(world, "decided/brakes/" C,
+        "{\"revision\":50,\"since\":1,\"planHash\":\"abc\","
+        "\"eligible\":9,\"confirmedAt\":2}");
+    world->regressed = TRUE;
+    world->regressed_rev = 60;
+    assert_keeps(world);
+    assert_int_equal(brake(world)->confirmed_at, -1);
+    assert_int_equal(brake(world)->eligible, 2);
+}
+
 /* ---- the brake and the rate ---- */
 
 static World *two_services(guint old, guint young)
@@ -794,6 +810,27 @@ static void a_confirmation_releases_exactly_that_set(void **state)
     assert_null(look(world, "decided/deletions/late"));
     run(world, C);
     assert_null(brake(world));
+}
+
+/* What a restored replica keeps is deleted when that goes, and holds up nobody else's plan until then. */
+static void a_confirmed_brake_does_not_wait_for_restored_replicas(void **state)
+{
+    g_autoptr(World) world = two_services(12, 0);
+
+    (void)state;
+    put(world, "decided/replicas/old-003.default.r0",
+        "{\"snapshot\":\"old-003\",\"service\":\"s\",\"set\":\"default\",\"restored\":true}");
+    run(world, C);
+    world->now_ms += SECOND;
+    putf(world, "desired/confirmations/" C, "{\"spec\":{\"planHash\":\"%s\"}}",
+         brake(world)->plan_hash);
+    run(world, "admission");
+    run(world, C);
+    assert_int_equal(deletions(world), 11);
+    assert_null(brake(world));
+    del(world, "decided/replicas/old-003.default.r0");
+    run(world, C);
+    assert_int_equal(deletions(world), 12);
 }
 
 static void so_many_a_second(void **state)
@@ -909,7 +946,6 @@ static void an_orphan_that_changes_or_is_claimed_is_none(void **state)
     g_autoptr(World) changed = world_with(0, 0), young = world_with(0, 0),
                      claimed = world_with(0, 0);
     g_autoptr(World) unreadable = world_with(0, 0), raced = world_with(0, 0);
-    g_autofree char *name = orphan_name();
     World *all[] = {changed, young, claimed, unreadable, raced};
 
     (void)state;
@@ -1001,8 +1037,10 @@ int main(void)
         cmocka_unit_test(a_brake_that_does_not_parse_holds_what_is_decided),
         cmocka_unit_test(roots_are_looked_at_without_work_too),
         cmocka_unit_test(a_look_that_hangs_is_waited_for_no_longer_than_it_counts),
+        cmocka_unit_test(a_confirmed_brake_of_a_backup_counts_for_nothing),
         cmocka_unit_test(the_brake_counts_by_service_and_by_all),
         cmocka_unit_test(a_confirmation_releases_exactly_that_set),
+        cmocka_unit_test(a_confirmed_brake_does_not_wait_for_restored_replicas),
         cmocka_unit_test(so_many_a_second),
         cmocka_unit_test(missing_data_is_said_and_nothing_more),
         cmocka_unit_test(an_orphan_is_seen_twice_a_grace_apart),
