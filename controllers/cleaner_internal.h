@@ -28,6 +28,11 @@ typedef struct {
 } LhCleanerLately;
 
 typedef struct {
+    guint going;           /* of what is due, how much no replica keeps */
+    const char *exceeding; /* a service of which that is too much; NULL: none */
+} LhCleanerMuch;
+
+typedef struct {
     const LhFleet *fleet;
     const LhPlanContext *context;
     const LhSettings *settings;
@@ -42,8 +47,8 @@ typedef struct {
     GPtrArray *orphans;      /* LhOrphan that may be decided, by name */
     gint64 next_due_ms;      /* of what is not due yet; 0: nothing */
     gint64 orphaned, listed; /* objects: of those orphans, and all that were listed */
-    const char *exceeding;   /* a service of which too much is due; NULL: none */
-    const char *etcd_hold;   /* about etcd's clock */
+    LhCleanerMuch much;
+    const char *etcd_hold; /* about etcd's clock */
     gboolean etcd_ready;
     gboolean work; /* something is due, or decided and not done */
 } LhCleaner;
@@ -54,7 +59,7 @@ void lh_cleaner_clear(LhCleaner *cleaner);
 const LhCleanerRoot *lh_cleaner_root(const LhCleaner *cleaner, const char *uri);
 /* What was due at @at_ms, and has not changed after @revision (0: whenever); next_ms may be NULL. */
 GPtrArray *lh_cleaner_due(const LhCleaner *cleaner, gint64 at_ms, gint64 revision, gint64 *next_ms,
-                          const char **exceeding);
+                          LhCleanerMuch *much);
 /* "<the root's hash>@<revision>" for each root whose marker is newer than etcd; g_strfreev. */
 char **lh_cleaner_markers(const LhCleaner *cleaner);
 /* Of an observation that renews itself: whether it still counts, and whether to ask anew. */

@@ -31,14 +31,14 @@ static gint by_name(gconstpointer a, gconstpointer b)
     return strcmp((*(LhFleetSnapshot *const *)a)->name, (*(LhFleetSnapshot *const *)b)->name);
 }
 
-/* How many of the service were added. */
+/* How many of the service were added that no replica keeps: a restored one may do so for days. */
 static guint add_due(const LhCleaner *cleaner, const LhFleetService *service, const LhService *spec,
                      gint64 at_ms, gint64 revision, GPtrArray *out, gint64 *next_ms)
 {
     gint64 keep_ms = spec->retention_ms + cleaner->settings->buffer_ms;
     LhSortedPlace place = {0, 0};
     LhFleetSnapshot *snapshot;
-    guint before = out->len;
+    guint going = 0;
 
     while ((snapshot = lh_sorted_set_next(&service->by_end, &place)) != NULL) {
         gint64 due_ms = lh_fleet_snapshot_object(snapshot)->end_time + keep_ms;
@@ -47,14 +47,16 @@ static guint add_due(const LhCleaner *cleaner, const LhFleetService *service, co
                 *next_ms = due_ms;
             break;
         }
-        if (revision == 0 || snapshot->object->mod_rev <= revision)
-            g_ptr_array_add(out, snapshot);
+        if (revision != 0 && snapshot->object->mod_rev > revision)
+            continue;
+        g_ptr_array_add(out, snapshot);
+        going += !lh_fleet_replicas_below(cleaner->fleet, snapshot);
     }
-    return out->len - before;
+    return going;
 }
 
 GPtrArray *lh_cleaner_due(const LhCleaner *cleaner, gint64 at_ms, gint64 revision, gint64 *next_ms,
-                          const char **exceeding)
+                          LhCleanerMuch *much)
 {
     GPtrArray *due = g_ptr_array_new();
     GHashTableIter iter;
@@ -69,12 +71,14 @@ GPtrArray *lh_cleaner_due(const LhCleaner *cleaner, gint64 at_ms, gint64 revisio
             continue;
         n = add_due(cleaner, service, spec, at_ms, revision, due, next_ms);
         const LhCleanerLately *lately = g_hash_table_lookup(cleaner->lately_of, service->name);
-        if (exceeding != NULL && n > 0 &&
+        if (much != NULL)
+            much->going += n;
+        if (much != NULL && n > 0 &&
             lh_brake_exceeds(n + (lately == NULL ? 0 : lately->n),
                              service->snapshots->len + (lately == NULL ? 0 : lately->gone),
                              cleaner->settings->brake_percent) &&
-            (*exceeding == NULL || strcmp(service->name, *exceeding) < 0))
-            *exceeding = service->name;
+            (much->exceeding == NULL || strcmp(service->name, much->exceeding) < 0))
+            much->exceeding = service->name;
     }
     g_ptr_array_sort(due, by_name);
     return due;
@@ -308,7 +312,7 @@ void lh_cleaner_read(LhCleaner *cleaner, gconstpointer index, const LhPlanContex
         read_root(cleaner, fleet->roots[i]);
     read_etcd(cleaner);
     cleaner->due = lh_cleaner_due(cleaner, context->now_ms, 0, &cleaner->next_due_ms,
-                                  &cleaner->exceeding);
+                                  &cleaner->much);
     read_orphans(cleaner);
     cleaner->work = cleaner->roots->len > 0 &&
                     (cleaner->work || cleaner->due->len > 0 || cleaner->orphans->len > 0 ||

@@ -331,11 +331,12 @@ static char *hold_of(const LhCleaner *cleaner)
 /* Why it is too much at once, with what was decided lately; NULL: it is not; g_free. */
 static char *much_of(const LhCleaner *cleaner)
 {
-    gint64 percent = cleaner->settings->brake_percent, due = cleaner->due->len;
+    gint64 percent = cleaner->settings->brake_percent, due = cleaner->much.going;
     gint64 all = (gint64)cleaner->fleet->by_uri.n;
 
-    if (cleaner->exceeding != NULL)
-        return g_strdup_printf("more of service %s than brakePercent allows", cleaner->exceeding);
+    if (cleaner->much.exceeding != NULL)
+        return g_strdup_printf("more of service %s than brakePercent allows",
+                               cleaner->much.exceeding);
     if (due > 0 && lh_brake_exceeds(due + cleaner->lately.n, all + cleaner->lately.gone, percent))
         return g_strdup("more of all snapshots than brakePercent allows");
     if (lh_brake_exceeds(cleaner->orphaned, cleaner->listed, percent))
