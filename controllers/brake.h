@@ -4,7 +4,8 @@
  *
  * Rules of all: a Confirmation for one cause confirms no other. RESTORED is never released without one that
  * was given after it and for it; that carries nothing out, it only lets things go their way again, MUCH
- * included. MUCH is released by itself only when what it holds has changed and is within the limit.
+ * included. MUCH is released by itself when what it holds is within the limit again, but not because other
+ * things came of which that is a smaller share.
  */
 #pragma once
 

@@ -55,6 +55,33 @@ static guint add_due(const LhCleaner *cleaner, const LhFleetService *service, co
     return going;
 }
 
+/* The whole that a share of the service is of. What is braked does not become less because others come. */
+static gint64 whole_of(const LhCleaner *cleaner, const LhFleetService *service)
+{
+    const LhBrake *brake = cleaner->brake;
+    gint64 n = 0;
+
+    if (brake == NULL || brake->cause != LH_BRAKE_MUCH || brake->confirmed_at >= 0)
+        return service->snapshots->len;
+    for (guint i = 0; i < service->snapshots->len; i++) {
+        const LhFleetSnapshot *snapshot = g_ptr_array_index(service->snapshots, i);
+        n += snapshot->object != NULL && snapshot->object->create_rev <= brake->revision;
+    }
+    return n;
+}
+
+static gboolean exceeds(const LhCleaner *cleaner, const LhFleetService *service, gint64 going)
+{
+    const LhCleanerLately *lately = g_hash_table_lookup(cleaner->lately_of, service->name);
+    gint64 n = going + (lately == NULL ? 0 : lately->n);
+    gint64 gone = lately == NULL ? 0 : lately->gone;
+    gint64 percent = cleaner->settings->brake_percent;
+
+    /* The first is cheap, and mostly all. */
+    return going > 0 && lh_brake_exceeds(n, 0, percent) &&
+           lh_brake_exceeds(n, whole_of(cleaner, service) + gone, percent);
+}
+
 GPtrArray *lh_cleaner_due(const LhCleaner *cleaner, gint64 at_ms, gint64 revision, gint64 *next_ms,
                           LhCleanerMuch *much)
 {
@@ -70,13 +97,10 @@ GPtrArray *lh_cleaner_due(const LhCleaner *cleaner, gint64 at_ms, gint64 revisio
         if (spec == NULL || (revision != 0 && service->accepted->mod_rev > revision))
             continue;
         n = add_due(cleaner, service, spec, at_ms, revision, due, next_ms);
-        const LhCleanerLately *lately = g_hash_table_lookup(cleaner->lately_of, service->name);
-        if (much != NULL)
-            much->going += n;
-        if (much != NULL && n > 0 &&
-            lh_brake_exceeds(n + (lately == NULL ? 0 : lately->n),
-                             service->snapshots->len + (lately == NULL ? 0 : lately->gone),
-                             cleaner->settings->brake_percent) &&
+        if (much == NULL)
+            continue;
+        much->going += n;
+        if (exceeds(cleaner, service, n) &&
             (much->exceeding == NULL || strcmp(service->name, much->exceeding) < 0))
             much->exceeding = service->name;
     }

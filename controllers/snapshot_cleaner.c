@@ -334,6 +334,9 @@ static char *much_of(const LhCleaner *cleaner)
     gint64 percent = cleaner->settings->brake_percent, due = cleaner->much.going;
     gint64 all = (gint64)cleaner->fleet->by_uri.n;
 
+    if (cleaner->brake != NULL && cleaner->brake->cause == LH_BRAKE_MUCH &&
+        cleaner->brake->confirmed_at < 0)
+        all = MIN(all, cleaner->brake->of);
     if (cleaner->much.exceeding != NULL)
         return g_strdup_printf("more of service %s than brakePercent allows",
                                cleaner->much.exceeding);
@@ -560,8 +563,8 @@ static void wait_for_people(Round *round, const Members *members, int cause, con
         release(round, "released", "nothing stands in the way any more");
     else if (cause != NO_CAUSE && (present->cause != cause || !same))
         brake(round, cause, words);
-    else if (cause == NO_CAUSE && !same)
-        /* It has changed: not only that other things came, of which it is a smaller share. */
+    else if (cause == NO_CAUSE && (!same || members->orphans->len == 0))
+        /* Of the objects that are listed nobody knows which came since: there it must have changed. */
         release(round, "released", "what would go now is within the limit again");
     else if (present->cause == LH_BRAKE_MUCH && lh_brake_is_confirmed(&round->braking))
         lh_brake_confirm(&round->braking);

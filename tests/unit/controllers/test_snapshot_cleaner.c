@@ -405,19 +405,47 @@ static void nothing_outside_the_roots(void **state)
     assert_keeps(world);
 }
 
-static void paused_and_dry_runs_do_nothing(void **state)
+static void dry_runs_do_nothing(void **state)
 {
     g_autoptr(World) world = world_with(12, 0);
 
     (void)state;
+    put(world, "decided/deletions/gone",
+        "{\"uri\":\"" ROOT "gone/\",\"snapshotRevision\":5,\"decidedAt\":6}");
+    assert_true(wants(world, "delete.gone "));
     put_settings(world, C, "\"buffer\":\"1m\",\"dryRun\":true");
     run(world, C);
-    assert_keeps(world);
+    assert_int_equal(deletions(world), 1);
+    assert_false(wants(world, "delete."));
     assert_null(brake(world));
     g_autoptr(LhPlan) plan = plan_of(world, C);
     assert_string_equal(note_rule(plan, "snapshots/old-003"), "dry-run");
     const LhCondition *dry = condition_of(world, "settings/" C "/" C, "DryRun");
     assert_non_null(strstr(dry->message, "12 snapshots"));
+    world->regressed = TRUE; /* who ends the dry run must know */
+    run(world, C);
+    assert_int_equal(brake(world)->cause, LH_BRAKE_RESTORED);
+}
+
+/* The runtime does not ask it then; a paused Service it keeps by itself. */
+static void pauses_keep_what_is_decided(void **state)
+{
+    g_autoptr(World) world = world_with(3, 0);
+    const LhController *controller = lh_controller_find(C);
+
+    (void)state;
+    assert_false(lh_controller_paused(controller, world->index));
+    put_settings(world, C, "\"buffer\":\"1m\",\"paused\":true");
+    assert_true(lh_controller_paused(controller, world->index));
+    assert_false(controller->plans_paused);
+    put_settings(world, C, "\"buffer\":\"1m\"");
+    put_settings(world, "all", "\"paused\":true");
+    assert_true(lh_controller_paused(controller, world->index));
+    put_settings(world, "all", "\"paused\":false");
+    put_service(
+        world, "s",
+        "\"paused\":true,\"cache\":{\"window\":\"10m\",\"replicas\":0},\"retention\":\"1h\"");
+    assert_keeps(world);
 }
 
 /* ---- clocks, markers, listings ---- */
@@ -833,6 +861,154 @@ static void a_confirmed_brake_does_not_wait_for_restored_replicas(void **state)
     assert_int_equal(deletions(world), 12);
 }
 
+/* Twelve that are due, and confirmed, so slowly that none of them is decided in the first second but three. */
+static World *confirmed_slowly(void)
+{
+    World *world = two_services(12, 0);
+
+    put_settings(world, C, "\"buffer\":\"1m\",\"deletesPerSecond\":3");
+    run(world, C);
+    confirm_brake(world);
+    return world;
+}
+
+/* Nobody confirmed what the new Settings let go. */
+static void other_settings_void_a_confirmation(void **state)
+{
+    g_autoptr(World) world = world_with(0, 0);
+
+    (void)state;
+    put_settings(world, C, "\"buffer\":\"6h\"");
+    for (int i = 0; i < 12; i++) {
+        g_autofree char *name = g_strdup_printf("old-%03d", i);
+        put_snapshot(world, name, "s", T0 - 8 * HOUR, 10);
+    }
+    for (int i = 0; i < 10; i++) {
+        g_autofree char *name = g_strdup_printf("young-%03d", i);
+        put_snapshot(world, name, "s", T0 - 3 * HOUR, 10);
+    }
+    run(world, C);
+    assert_int_equal(brake(world)->eligible, 12);
+    confirm_brake(world);
+    put_settings(world, C, "\"buffer\":\"0s\",\"deletesPerSecond\":1000");
+    assert_keeps(world);
+    assert_int_equal(brake(world)->eligible, 22);
+    assert_int_equal(brake(world)->confirmed_at, -1);
+}
+
+static void other_roots_void_a_confirmation(void **state)
+{
+    g_autoptr(World) world = confirmed_slowly();
+
+    (void)state;
+    observe(world, "roots", "{\"at\":%" PRId64 ",\"uris\":[\"" ROOT "\",\"s3://more/\"]}",
+            world->now_ms);
+    assert_keeps(world);
+    assert_int_equal(brake(world)->confirmed_at, -1);
+}
+
+/* As many as were confirmed, but not the same: one is gone, and another is not in the way any more. */
+static void another_member_voids_a_confirmation(void **state)
+{
+    g_autoptr(World) world = two_services(12, 0);
+
+    (void)state;
+    put_snapshot(world, "outer", "s", T0 - DAY, 10);
+    put(world, "published/snapshots/inner",
+        "{\"service\":\"s\",\"startTime\":1,\"endTime\":2,\"sizeBytes\":1,\"uri\":\"" ROOT
+        "outer/in/\"}");
+    run(world, C);
+    assert_int_equal(brake(world)->eligible, 12);
+    confirm_brake(world);
+    del(world, "published/snapshots/old-003");
+    del(world, "published/snapshots/inner");
+    assert_keeps(world);
+    assert_int_equal(brake(world)->eligible, 12);
+    assert_int_equal(brake(world)->confirmed_at, -1);
+}
+
+static void what_was_confirmed_long_ago_is_asked_for_again(void **state)
+{
+    g_autoptr(World) world = confirmed_slowly();
+
+    (void)state;
+    pass_time(world, 30 * MINUTE + 4 * SECOND + 1); /* half an hour, and its rate's time */
+    assert_keeps(world);
+    assert_int_equal(brake(world)->confirmed_at, -1);
+}
+
+/* What is decided belongs to the plan by name, whoever leads, and how slowly it may go. */
+static void a_slow_plan_is_carried_out_to_its_end(void **state)
+{
+    g_autoptr(World) world = confirmed_slowly();
+
+    (void)state;
+    for (guint i = 1; i <= 4; i++) {
+        run(world, C);
+        assert_int_equal(deletions(world), 3 * i);
+        const LhDeletion *deletion = look(world, "decided/deletions/old-000");
+        assert_non_null(deletion->plan_hash);
+        assert_string_equal(deletion->service, "s");
+        fail_over(world);
+        pass_time(world, SECOND);
+    }
+    run(world, C);
+    assert_null(brake(world));
+    /* And it does not count as much that went by itself. */
+    put_snapshot(world, "next", "s", T0 - DAY, 10);
+    run(world, C);
+    assert_null(brake(world));
+    assert_int_equal(deletions(world), 13);
+}
+
+static void small_steps_do_not_slip_under(void **state)
+{
+    g_autoptr(World) world = two_services(8, 0);
+
+    (void)state;
+    run(world, C);
+    assert_int_equal(deletions(world), 8);
+    for (int i = 0; i < 8; i++) { /* and retired */
+        g_autofree char *name = g_strdup_printf("old-%03d", i);
+        erased(world, name, "");
+    }
+    run(world, C);
+    pass_time(world, 5 * MINUTE);
+    fail_over(world);
+    for (int i = 0; i < 3; i++) {
+        g_autofree char *name = g_strdup_printf("more-%d", i);
+        put_snapshot(world, name, "s", T0 - DAY, 10);
+    }
+    run(world, C);
+    assert_int_equal(deletions(world), 8);
+    assert_int_equal(brake(world)->eligible, 3);
+    assert_int_equal(brake(world)->cause, LH_BRAKE_MUCH);
+    pass_time(world, 5 * MINUTE); /* they alone are too few */
+    run(world, C);
+    assert_null(brake(world));
+    assert_int_equal(deletions(world), 11);
+}
+
+/* 12 of 12 are no less because there are 60 more. */
+static void what_is_braked_is_no_smaller_share_of_more(void **state)
+{
+    g_autoptr(World) world = two_services(12, 0);
+
+    (void)state;
+    run(world, C);
+    assert_non_null(brake(world));
+    for (int i = 0; i < 60; i++) {
+        g_autofree char *name = g_strdup_printf("more-%02d", i);
+        put_snapshot(world, name, "s", T0, 10);
+    }
+    assert_keeps(world);
+    assert_non_null(brake(world));
+    put_service(world, "s", "\"cache\":{\"window\":\"10m\",\"replicas\":0},\"retention\":\"90d\"");
+    run(world, C); /* undone */
+    assert_null(brake(world));
+    assert_int_equal(deletions(world), 0);
+}
+
 static void so_many_a_second(void **state)
 {
     g_autoptr(World) world = world_with(10, 0);
@@ -1007,6 +1183,38 @@ static void many_orphans_brake(void **state)
     assert_true(orphan(world)->decided_at >= 0);
 }
 
+/* What is old enough only after the Brake is none of its plan. */
+static void an_orphan_that_ripens_later_was_not_confirmed(void **state)
+{
+    g_autoptr(World) world = two_services(0, 0);
+
+    (void)state;
+    put_settings(world, C, "\"buffer\":\"1m\",\"orphanGrace\":\"10m\",\"deletesPerSecond\":2");
+    see_orphan(world, 300, T0 - DAY);
+    run(world, C);
+    assert_non_null(orphan(world));
+    for (int i = 0; i < 12; i++) {
+        g_autofree char *name = g_strdup_printf("old-%03d", i);
+        put_snapshot(world, name, "s", T0 - 8 * HOUR, 10);
+    }
+    run(world, C);
+    assert_int_equal(brake(world)->eligible, 12);
+    confirm_brake(world);
+    pass_time(world, 10 * MINUTE);
+    see_orphan(world, 300, T0 - DAY); /* 300 of 1,000 listed */
+    run(world, C);
+    assert_int_equal(orphan(world)->decided_at, -1);
+    assert_true(brake(world)->confirmed_at >= 0);
+    for (int i = 0; i < 14; i++) {
+        pass_time(world, SECOND);
+        run(world, C);
+    }
+    assert_int_equal(deletions(world), 12);
+    assert_int_equal(orphan(world)->decided_at, -1);
+    assert_int_equal(brake(world)->confirmed_at, -1); /* which is another one */
+    assert_non_null(strstr(brake(world)->message, "300 of 1000 listed objects"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1022,7 +1230,7 @@ int main(void)
         cmocka_unit_test(what_does_not_parse_keeps_what_it_overlaps),
         cmocka_unit_test(a_deletion_that_overlaps_an_older_snapshot_waits),
         cmocka_unit_test(nothing_outside_the_roots),
-        cmocka_unit_test(paused_and_dry_runs_do_nothing),
+        cmocka_unit_test(dry_runs_do_nothing),
         cmocka_unit_test(a_foreign_marker_holds_everything),
         cmocka_unit_test(clocks_that_differ_hold_everything),
         cmocka_unit_test(a_listing_that_failed_or_is_empty_holds_everything),
@@ -1041,6 +1249,15 @@ int main(void)
         cmocka_unit_test(the_brake_counts_by_service_and_by_all),
         cmocka_unit_test(a_confirmation_releases_exactly_that_set),
         cmocka_unit_test(a_confirmed_brake_does_not_wait_for_restored_replicas),
+        cmocka_unit_test(other_settings_void_a_confirmation),
+        cmocka_unit_test(other_roots_void_a_confirmation),
+        cmocka_unit_test(another_member_voids_a_confirmation),
+        cmocka_unit_test(what_was_confirmed_long_ago_is_asked_for_again),
+        cmocka_unit_test(a_slow_plan_is_carried_out_to_its_end),
+        cmocka_unit_test(small_steps_do_not_slip_under),
+        cmocka_unit_test(what_is_braked_is_no_smaller_share_of_more),
+        cmocka_unit_test(an_orphan_that_ripens_later_was_not_confirmed),
+        cmocka_unit_test(pauses_keep_what_is_decided),
         cmocka_unit_test(so_many_a_second),
         cmocka_unit_test(missing_data_is_said_and_nothing_more),
         cmocka_unit_test(an_orphan_is_seen_twice_a_grace_apart),
