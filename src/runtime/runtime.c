@@ -78,10 +78,20 @@ static void on_regressed(gint64 from_revision, gint64 to_revision, gpointer data
     }
 }
 
+/* etcd was restored, and what the mirror shows may be of another history: nothing goes on outside. */
+static void on_mirror_doubt(gpointer data)
+{
+    LhRuntime *runtime = data;
+
+    for (guint i = 0; i < runtime->n_runners; i++)
+        lh_runner_errands_end(&runtime->runners[i]);
+}
+
 static const LhMirrorFuncs mirror_funcs = {
     .change = on_change,
     .applied = on_applied,
     .regressed = on_regressed,
+    .doubt = on_mirror_doubt,
 };
 
 /* ---- the lease ---- */
