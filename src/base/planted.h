@@ -43,6 +43,12 @@
     X(LIVE_WHILE_LOADING, "live-while-loading", 3, "a node says live while it loads")              \
     X(EVICTED_TOO_SOON, "evicted-too-soon", 3, "a node says evicted while it holds the data")      \
     X(WARM_UNCOMPARED, "warm-uncompared", 3, "a registration is written over without comparing")   \
+    X(PARTITION_PAST, "partition-past", 3, "an interval of a plan that has begun is replaced")     \
+    X(PARTITION_OVERFULL, "partition-overfull", 12, "what leaves a partition counts as gone")      \
+    X(WORKS_PAST_DEADLINE, "works-past-deadline", 24,                                              \
+      "an exclusive node works on past its lease's deadline")                                      \
+    X(LOST_NODE_NOT_FAILED, "lost-node-not-failed", 3,                                             \
+      "a lost node's task is given away before the node has failed")                               \
     X(DELETED_UNDECIDED, "deleted-undecided", 12, "data is deleted before that is decided")        \
     X(LISTING_ERROR_EMPTY, "listing-error-empty", 12,                                              \
       "a bucket's listing that failed is taken for an empty one")

@@ -177,6 +177,7 @@ Proc *manager_start_program(World *world, const char *program, const char *name,
 Proc *manager_ready(World *world, const char *name);
 typedef struct {
     const char *name;
+    const char *pool;     /* NULL: cache */
     const char *capacity; /* NULL: 1Gi */
     const char *items;    /* NULL: no limit */
     const char *set, *zone;

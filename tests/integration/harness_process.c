@@ -211,7 +211,7 @@ Proc *agent_start(World *world, const AgentOptions *o)
     const char *const words[] = {"leasehold",
                                  "agent",
                                  "--pool",
-                                 "cache",
+                                 o->pool != NULL ? o->pool : "cache",
                                  "--name",
                                  o->name,
                                  "--data-dir",

@@ -30,9 +30,11 @@
     X(PROTOCOL, protocol, "protocol")    \
     X(ADMISSION, admission, "admission") \
     X(HEALTH, health, "health")          \
+    X(EXCLUSIVE, exclusive, "exclusive") \
     X(RESTORE, restores, "restore")      \
     X(CLEANER, cleaner, "cleaner")       \
-    X(MONITOR, monitor, "monitor")
+    X(MONITOR, monitor, "monitor")       \
+    X(PARTITIONS, partitions, "partitions")
 
 typedef enum {
 #define X(id, variable, name) INV_##id,
@@ -112,7 +114,13 @@ typedef struct {
     X(restore_expiries, "expiries of restored ones set") \
     X(restore_extended, "restored replicas extended")    \
     X(restores_refused, "restores refused")              \
-    X(restores_completed, "restores completed")
+    X(restores_completed, "restores completed")          \
+    X(tasks_begun, "recovery tasks assigned")            \
+    X(tasks_done, "recovery tasks retired")              \
+    X(tasks_lost, "exclusive items of failed nodes")     \
+    X(plans_written, "plans of partitions written")      \
+    X(partitions_taken, "partitions newly taken")        \
+    X(partitions_loaded, "partitions to indexers")
 
 typedef struct {
 #define X(name, text) guint64 name;
@@ -149,6 +157,7 @@ typedef struct {
     GHashTable *sizes;   /* node name → LhNode: its last registration, also one that is gone */
     GHashTable *gone_ms; /* node → gint64, since when its registration may have been gone */
     GHashTable *cordoned_ms; /* node name → gint64, by when it was */
+    GHashTable *edited_ms;   /* Accepted of a service → gint64, its last edit of throughput */
     GHashTable *ids;         /* every node that was ever registered */
     GHashTable *epochs;      /* "controller/epoch" that wrote */
     GHashTable *first_live;  /* restored replica → gint64, epoch ms: when a node first said so */
@@ -178,6 +187,13 @@ void inv_restored(Inv *inv, gint64 now_ms, gint64 wall_ms);
 InvChange inv_restored_key(Inv *inv, const LhKv *kv);
 
 /* ---- questions ---- */
+
+/* Of an assignment, an item, a retry: whether it is of the cache pool, where an item may be on a node that
+ * is gone and on another; else the pool is exclusive. */
+static inline gboolean inv_is_cache(const char *name)
+{
+    return g_str_has_prefix(name, INV_POOL "/");
+}
 
 const LhObject *inv_get(const Inv *inv, LhKind kind, const char *name);
 const LhObject *inv_node(const Inv *inv, const char *node); /* its registration */

@@ -255,7 +255,8 @@ static void on_commit(Inv *inv, const InvCommit *commit)
 {
     for (guint i = 0; i < commit->n && commit->by == INV_BY_MANAGER; i++) {
         const InvChange *change = &commit->changes[i];
-        if (change->kind == LH_KIND_ASSIGNMENT && change->event->is_delete)
+        if (change->kind == LH_KIND_ASSIGNMENT && change->event->is_delete &&
+            inv_is_cache(change->name))
             check_end(inv, commit, change);
     }
 }
@@ -270,7 +271,7 @@ static void after(Inv *inv, const InvCommit *commit)
         const InvChange *change = &commit->changes[i];
         if (change->kind != LH_KIND_ASSIGNMENT || change->after == NULL)
             continue;
-        if (change->before == NULL && lh_object_known(change->after))
+        if (change->before == NULL && lh_object_known(change->after) && inv_is_cache(change->name))
             check_load(inv, commit, change);
         check_alone(inv, change->name);
     }

@@ -15,12 +15,17 @@ static void check_lease(Inv *inv, const InvCommit *commit, const InvChange *chan
     g_autofree char *name = g_strdup_printf("%s/%s", pool, node);
     g_autofree char *host = node == NULL ? NULL : lh_node_name_of(node);
     const LhObject *registration = inv_get(inv, LH_KIND_NODE, name);
+    /* What an exclusive node has done outlives it. */
+    gboolean free = change->kind == LH_KIND_ITEM && change->after != NULL &&
+                    !inv_is_cache(change->name) && lh_object_known(change->after) &&
+                    ((const LhItem *)change->after)->state == LH_ITEM_DONE;
+    gint64 lease = registration == NULL || free ? 0 : lh_object_lease(registration);
     const InvFacts *facts = inv_facts(inv, INV_PROTOCOL, commit);
     inv_did(inv, INV_PROTOCOL);
     if (facts != NULL && g_strcmp0(host, facts->host) != 0)
         inv_fail(inv, INV_PROTOCOL, "%s was written by %s", change->key, facts->client);
-    else if (change->after != NULL && (registration == NULL || lh_object_lease(registration) !=
-                                                                   lh_object_lease(change->after)))
+    else if (change->after != NULL &&
+             (registration == NULL || lease != lh_object_lease(change->after)))
         inv_fail(inv, INV_PROTOCOL, "%s does not hang on its node's registration", change->key);
 }
 

@@ -137,7 +137,7 @@ static void on_commit(Inv *inv, const InvCommit *commit)
         if (change->kind == LH_KIND_REPLICA && change->event->is_delete)
             check_replica_gone(inv, commit, change);
         else if (change->kind == LH_KIND_ASSIGNMENT && change->after != NULL &&
-                 lh_object_known(change->after) &&
+                 inv_is_cache(change->name) && lh_object_known(change->after) &&
                  ((const LhAssignment *)change->after)->action == LH_ACTION_EVICT &&
                  g_strcmp0(((const LhAssignment *)change->after)->controller, "cluster-monitor") !=
                      0)

@@ -32,6 +32,7 @@ void inv_init(Inv *inv, const InvOptions *options)
         .sizes = table_of((GDestroyNotify)lh_object_unref),
         .gone_ms = table_of(g_free),
         .cordoned_ms = table_of(g_free),
+        .edited_ms = table_of(g_free),
         .ids = table_of(NULL),
         .epochs = table_of(NULL),
         .ordered_ms = g_array_new(FALSE, FALSE, sizeof(gint64)),
@@ -54,10 +55,10 @@ void inv_init(Inv *inv, const InvOptions *options)
 
 void inv_clear(Inv *inv)
 {
-    GHashTable *tables[] = {inv->hosts, inv->items,  inv->pairs,      inv->bytes,
-                            inv->sizes, inv->uris,   inv->gone_ms,    inv->cordoned_ms,
-                            inv->ids,   inv->epochs, inv->first_live, inv->created,
-                            inv->left};
+    GHashTable *tables[] = {inv->hosts, inv->items,    inv->pairs,      inv->bytes,
+                            inv->sizes, inv->uris,     inv->gone_ms,    inv->cordoned_ms,
+                            inv->ids,   inv->epochs,   inv->first_live, inv->created,
+                            inv->left,  inv->edited_ms};
     for (guint kind = 0; kind < LH_N_KINDS; kind++)
         g_hash_table_unref(inv->kinds[kind]);
     for (guint i = 0; i < G_N_ELEMENTS(tables); i++)
@@ -105,6 +106,19 @@ static void note_cordon(Inv *inv, const InvChange *change)
         g_hash_table_remove(inv->cordoned_ms, host);
     else if (!g_hash_table_contains(inv->cordoned_ms, host))
         g_hash_table_replace(inv->cordoned_ms, g_strdup(host), boxed(inv->now_ms));
+}
+
+/* What a service needs of partitions. */
+static void note_edit(Inv *inv, const InvChange *change)
+{
+    const LhService *was = lh_accepted_spec(change->before, LH_KIND_SERVICE);
+    const LhService *is = lh_accepted_spec(change->after, LH_KIND_SERVICE);
+    if (!g_str_has_prefix(change->name, "services/"))
+        return;
+    if (was == NULL || is == NULL ||
+        was->throughput_bytes_per_second != is->throughput_bytes_per_second ||
+        was->partitions_dedicated != is->partitions_dedicated)
+        g_hash_table_replace(inv->edited_ms, g_strdup(change->name), boxed(inv->now_ms));
 }
 
 /* What was accepted once may still be what somebody decides by. */
@@ -301,6 +315,7 @@ void inv_apply(Inv *inv, const InvCommit *commit)
         } else if (change->kind == LH_KIND_ACCEPTED) {
             note_cordon(inv, change);
             note_settings(inv, change);
+            note_edit(inv, change);
         } else if (change->kind == LH_KIND_SNAPSHOT) {
             note_snapshot(inv, change);
         } else if (change->kind == LH_KIND_ASSIGNMENT) {
@@ -346,6 +361,7 @@ InvChange inv_restored_key(Inv *inv, const LhKv *kv)
     if (change.kind == LH_KIND_ACCEPTED) {
         note_cordon(inv, &change);
         note_settings(inv, &change);
+        note_edit(inv, &change);
     } else if (change.kind == LH_KIND_SNAPSHOT) {
         note_snapshot(inv, &change);
     } else if (change.kind == LH_KIND_ASSIGNMENT) {
