@@ -41,7 +41,10 @@ const LhField lh_replica_fields[] = {
     LH_FIELD(INT, LhReplica, ordinal, "ordinal", 0, 0, 999999999, NULL),
     LH_FIELD(BOOL, LhReplica, restored, "restored", 0, 0, 0, NULL),
     LH_FIELD(TIME, LhReplica, created_at, "createdAt", 0, 0, 0, NULL),
-    LH_FIELD(TIME, LhReplica, expires_at, "expiresAt", LH_REQUIRED, 0, 0, NULL),
+    LH_FIELD(TIME, LhReplica, expires_at, "expiresAt", 0, 0, 0, NULL),
+    LH_FIELD(ATOM, LhReplica, restore, "restore", LH_NAME, 0, 0, NULL),
+    LH_FIELD(INT, LhReplica, restore_revision, "restoreRevision", LH_SPARSE, 0, 0, NULL),
+    LH_FIELD(DURATION, LhReplica, ttl_ms, "ttl", LH_SPARSE, 0, LH_DURATION_MAX_MS, NULL),
     LH_FIELDS_END,
 };
 
@@ -83,6 +86,8 @@ gboolean lh_replica_name_split(const char *name, char **snapshot, char **set, gi
 gboolean lh_replica_check(const LhObject *object, GError **error)
 {
     const LhReplica *replica = (const LhReplica *)object;
+    if (replica->expires_at < 0 && !replica->restored)
+        return lh_refuse(error, NULL, "expiresAt: is required unless the replica is restored");
     char buf[512]; /* more than 180 + 63 + 9 + 4; this runs for a million objects */
     g_snprintf(buf, sizeof buf, "%s.%s.%s%" G_GINT64_FORMAT, replica->snapshot, replica->set,
                replica->restored ? "r" : "", replica->ordinal);
@@ -181,6 +186,7 @@ const LhField lh_restoreprogress_fields[] = {
     LH_FIELD(INT, LhRestoreProgress, observed_revision, "observedRevision", 0, 0, 0, NULL),
     LH_FIELD(INT, LhRestoreProgress, replicas, "replicas", 0, 0, 0, NULL),
     LH_FIELD(INT, LhRestoreProgress, live, "live", 0, 0, 0, NULL),
+    LH_FIELD(INT, LhRestoreProgress, given_up, "givenUp", LH_SPARSE, 0, 0, NULL),
     LH_FIELD(TIME, LhRestoreProgress, until, "until", 0, 0, 0, NULL),
     LH_FIELD(STR, LhRestoreProgress, message, "message", 0, 0, 0, NULL),
     LH_FIELDS_END,
@@ -210,6 +216,8 @@ const LhField lh_deletion_fields[] = {
     LH_FIELD(INT, LhDeletion, snapshot_revision, "snapshotRevision", LH_REQUIRED, 0, 0, NULL),
     LH_FIELD(TIME, LhDeletion, decided_at, "decidedAt", LH_REQUIRED, 0, 0, NULL),
     LH_FIELD(TIME, LhDeletion, data_deleted_at, "dataDeletedAt", 0, 0, 0, NULL),
+    LH_FIELD(STR, LhDeletion, service, "service", 0, 0, 0, NULL),
+    LH_FIELD(STR, LhDeletion, plan_hash, "planHash", 0, 0, 256, NULL),
     LH_FIELDS_END,
 };
 
@@ -220,8 +228,16 @@ const LhField lh_orphan_fields[] = {
     LH_FIELD(TIME, LhOrphan, first_seen, "firstSeen", LH_REQUIRED, 0, 0, NULL),
     LH_FIELD(TIME, LhOrphan, second_seen, "secondSeen", 0, 0, 0, NULL),
     LH_FIELD(TIME, LhOrphan, decided_at, "decidedAt", 0, 0, 0, NULL),
+    LH_FIELD(STR, LhOrphan, plan_hash, "planHash", 0, 0, 256, NULL),
     LH_FIELDS_END,
 };
+
+static const char *const brake_causes[] = {"much", "restored", "hold", NULL};
+
+const char *lh_brake_cause_name(int cause)
+{
+    return lh_enum_name(brake_causes, cause);
+}
 
 const LhField lh_brake_fields[] = {
     LH_FIELD(INT, LhBrake, revision, "revision", LH_REQUIRED, 0, 0, NULL),
@@ -231,6 +247,9 @@ const LhField lh_brake_fields[] = {
     LH_FIELD(INT, LhBrake, of, "of", 0, 0, 0, NULL),
     LH_FIELD(TIME, LhBrake, confirmed_at, "confirmedAt", 0, 0, 0, NULL),
     LH_FIELD(STR, LhBrake, message, "message", 0, 0, 0, NULL),
+    LH_FIELD_SUB(ENUM, LhBrake, cause, "cause", 0, 0, 0, NULL, brake_causes),
+    LH_FIELD(STR, LhBrake, basis, "basis", 0, 0, 256, NULL),
+    LH_FIELD(STRV, LhBrake, markers, "markers", LH_SPARSE, 0, 0, NULL),
     LH_FIELDS_END,
 };
 

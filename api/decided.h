@@ -24,7 +24,12 @@ typedef struct {
     const char *set;     /* atom */
     gint64 ordinal;
     gboolean restored;
-    gint64 created_at, expires_at;
+    gint64 created_at;
+    gint64 expires_at; /* restored: -1 until it was live, or was given up */
+    /* restored: the Restore that it was created for, the revision of it under which it is wanted, and
+     * how long it lives from when it is live; 0: it was given up */
+    const char *restore; /* atom */
+    gint64 restore_revision, ttl_ms;
 } LhReplica;
 
 /* "<snapshot>.<set>.<ordinal>", or with r before the ordinal; g_free. A Replica whose name and
@@ -90,8 +95,10 @@ typedef struct {
     LhObject o;
     int phase;
     gint64 observed_revision;
-    gint64 replicas, live;
-    gint64 until;
+    gint64 replicas; /* that it is for; Refused: that it would have been for */
+    gint64 live;     /* of them: at present */
+    gint64 given_up; /* of them: not live in time */
+    gint64 until;    /* when the last of those that were live expires; -1: none was */
     const char *message;
 } LhRestoreProgress;
 
@@ -119,6 +126,8 @@ typedef struct {
     const char *uri;
     gint64 snapshot_revision;
     gint64 decided_at, data_deleted_at;
+    const char *service;   /* NULL: not said */
+    const char *plan_hash; /* of the confirmed plan that it is part of; NULL: of none */
 } LhDeletion;
 
 typedef struct {
@@ -126,7 +135,16 @@ typedef struct {
     const char *uri;
     gint64 objects, bytes;
     gint64 first_seen, second_seen, decided_at;
+    const char *plan_hash; /* as a Deletion's */
 } LhOrphan;
+
+/* What a Brake waits for. */
+typedef enum {
+    LH_BRAKE_MUCH,     /* a Confirmation of exactly that plan, or that it is undone */
+    LH_BRAKE_RESTORED, /* a Confirmation that etcd was restored; never released without */
+    LH_BRAKE_HOLD,     /* something that only mending helps; nobody can confirm it */
+} LhBrakeCause;
+const char *lh_brake_cause_name(int cause);
 
 typedef struct {
     LhObject o; /* name: the controller */
@@ -136,6 +154,9 @@ typedef struct {
     gint64 eligible, of;
     gint64 confirmed_at;
     const char *message;
+    int cause;
+    const char *basis; /* what else the plan rests on, as a hash; another one, and it is void */
+    const char *const *markers; /* RESTORED: "<root's hash>@<revision>", markers newer than etcd */
 } LhBrake;
 
 typedef enum { LH_CONDITION_TRUE, LH_CONDITION_FALSE, LH_CONDITION_UNKNOWN } LhConditionStatus;

@@ -306,16 +306,6 @@ static void plan_parked(Round *round, const LhFleetReplica *replica)
                    parked ? 1 : 0, round->context->now_ms);
 }
 
-static gboolean has_live(const LhFleetReplica *replica)
-{
-    for (guint i = 0; replica->assignments != NULL && i < replica->assignments->len; i++) {
-        const LhFleetAssignment *assignment = g_ptr_array_index(replica->assignments, i);
-        if (lh_fleet_load(assignment) != NULL && lh_fleet_answer(assignment) == LH_ITEM_LIVE)
-            return TRUE;
-    }
-    return FALSE;
-}
-
 static void plan_todo(Round *round, const LhFleetReplica *replica)
 {
     for (guint i = 0; replica->assignments != NULL && i < replica->assignments->len; i++) {
@@ -332,8 +322,8 @@ static void plan_todo(Round *round, const LhFleetReplica *replica)
         else
             take_evicted(round, assignment);
     }
-    if (replica->retry != NULL &&
-        (has_live(replica) || (replica->object == NULL && replica->assignments == NULL))) {
+    if (replica->retry != NULL && (lh_fleet_replica_live(replica) != NULL ||
+                                   (replica->object == NULL && replica->assignments == NULL))) {
         lh_plan_begin(round->plan);
         delete_retry(round, replica,
                      replica->object == NULL ? "its replica is gone" : "it is live");
@@ -452,7 +442,7 @@ static void place(Round *round, const LhFleetReplica *replica)
     LhPlaceItem item = {
         .set = replica->set,
         .size_bytes = lh_fleet_replica_bytes(replica),
-        .restored = ((const LhReplica *)replica->object)->restored,
+        .restored = ((const LhReplica *)replica->object)->restored && !LH_BUG(RESTORE_IN_REGULAR),
         .avoid_host = retry == NULL ? NULL : retry->node,
     };
     LhPlaceAnswer answer;
@@ -669,7 +659,7 @@ const LhController lh_cache_assigner = {
              LH_KIND_BIT(LH_KIND_ITEM) | LH_KIND_BIT(LH_KIND_NODE) | LH_KIND_BIT(LH_KIND_HEALTH) |
              LH_KIND_BIT(LH_KIND_RETRY) | LH_KIND_BIT(LH_KIND_ACCEPTED) |
              LH_KIND_BIT(LH_KIND_SNAPSHOT) | LH_KIND_BIT(LH_KIND_DELETION) |
-             LH_KIND_BIT(LH_KIND_STATUS),
+             LH_KIND_BIT(LH_KIND_STATUS) | LH_KIND_BIT(LH_KIND_RESTOREPROGRESS),
     .plan = cache_assigner_plan,
     .gauges = cache_assigner_gauges,
     .gauge_names = gauge_names,

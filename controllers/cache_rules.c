@@ -18,6 +18,7 @@ static const struct {
     {"snapshot-live", "its snapshot is still being written"},
     {"no-replica", "there is no such replica"},
     {"replica-unknown", "it does not parse"},
+    {"restore-unknown", "what is decided of its Restore does not parse"},
 };
 
 const char *lh_cache_fate_text(const LhFate *fate)
@@ -26,6 +27,18 @@ const char *lh_cache_fate_text(const LhFate *fate)
         if (strcmp(texts[i].rule, fate->rule) == 0)
             return texts[i].text;
     return fate->rule;
+}
+
+/* That it is not Pending: until then nothing of it goes. */
+static void rely_on_restore(LhPlan *plan, const LhFleetRestore *restore)
+{
+    lh_plan_rely(plan, LH_KIND_RESTOREPROGRESS, restore->name,
+                 restore->progress == NULL ? 0 : restore->progress->mod_rev);
+    if (restore->progress == NULL || restore->accepted == NULL) {
+        g_autofree char *accepted = g_strconcat("restores/", restore->name, NULL);
+        lh_plan_rely(plan, LH_KIND_ACCEPTED, accepted,
+                     restore->accepted == NULL ? 0 : restore->accepted->mod_rev);
+    }
 }
 
 void lh_cache_rely_on_fate(LhPlan *plan, const LhFleet *fleet, const LhFleetReplica *replica)
@@ -48,4 +61,6 @@ void lh_cache_rely_on_fate(LhPlan *plan, const LhFleet *fleet, const LhFleetRepl
     }
     if (strcmp(replica->fate.rule, "service-deleted") == 0)
         lh_plan_rely(plan, LH_KIND_SERVICE, service_name, 0);
+    if (replica->restored != NULL && replica->restored->restore != NULL)
+        rely_on_restore(plan, replica->restored->restore);
 }

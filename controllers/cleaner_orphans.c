@@ -128,7 +128,8 @@ void lh_cleaner_rely_settings(const LhCleaner *cleaner, LhPlan *plan)
     }
 }
 
-void lh_cleaner_decide_orphan(const LhCleaner *cleaner, const LhOrphan *orphan, LhPlan *plan)
+void lh_cleaner_decide_orphan(const LhCleaner *cleaner, const LhOrphan *orphan,
+                              const char *plan_hash, LhPlan *plan)
 {
     g_autofree char *name = g_strconcat(LH_CLEANER_ORPHAN, orphan->o.name, NULL);
     const LhObservation *seen = lh_fleet_observed(cleaner->fleet, LH_CLEANER, name);
@@ -136,6 +137,7 @@ void lh_cleaner_decide_orphan(const LhCleaner *cleaner, const LhOrphan *orphan, 
 
     object.second_seen = seen->clock;
     object.decided_at = cleaner->context->now_ms;
+    object.plan_hash = plan_hash;
     lh_plan_begin(plan);
     lh_plan_put(plan, LH_KIND_ORPHAN, orphan->o.name, &object, orphan->o.mod_rev, "orphan",
                 "%s: seen twice, a grace apart, and no snapshot knows it", orphan->uri);

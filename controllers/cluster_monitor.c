@@ -5,7 +5,7 @@
  * Corrects only where that is safe: a load of the cache pool that takes longer than stuckLoading is taken
  * back, and cache-assigner counts it as failed and places it elsewhere. All else it says: a condition, an
  * event and a gauge each. What is assigned to nothing that exists is the evictor's and the assigner's; an
- * item without an assignment is its node's to remove. It looks when changes have
+ * item without an assignment is its node's to remove. Tombstones of what was deleted go after 30 days. It looks when changes have
  * paused for a second, once in each `period` while they do not pause, and when something will have been too
  * long.
  */
@@ -21,6 +21,8 @@
  * and holds so many items that some of them could go. */
 #define UNBALANCED_SHARE 0.25
 #define UNBALANCED_ITEMS 10
+/* So long a Deletion and an erased Orphan keep their name and uri from being used again. */
+#define TOMBSTONE_MS (30 * G_GINT64_CONSTANT(86400000))
 
 typedef struct {
     const LhFleet *fleet;
@@ -78,10 +80,11 @@ static gint64 limit_ms(const LhSettings *settings, LhFleetWatch watch)
 /* TRUE when it has been so for longer than it should; else wakes when it will have been. */
 static gboolean is_over(const Round *round, LhFleetWatch watch, gint64 since_ms)
 {
-    gint64 due = since_ms + limit_ms(round->settings, watch);
+    gint64 due;
 
     if (watch == LH_WATCH_NONE)
         return FALSE;
+    due = since_ms + limit_ms(round->settings, watch);
     if (due <= round->context->now_ms)
         return TRUE;
     lh_plan_wake(round->plan, due);
@@ -236,6 +239,46 @@ static void plan_over(Round *round)
     }
 }
 
+/* ---- tombstones ---- */
+
+/* TRUE when it goes; else wakes when it will. */
+static gboolean has_served(const Round *round, gint64 ended_ms)
+{
+    if (ended_ms + TOMBSTONE_MS <= round->context->now_ms)
+        return TRUE;
+    lh_plan_wake(round->plan, ended_ms + TOMBSTONE_MS);
+    return FALSE;
+}
+
+static void bury(Round *round, LhKind kind, const LhObject *object)
+{
+    lh_plan_begin(round->plan);
+    lh_plan_delete(round->plan, kind, object->name, object->mod_rev, "served",
+                   "its data has been gone for 30 days");
+    lh_plan_end(round->plan);
+}
+
+static void plan_tombstones(Round *round)
+{
+    const LhFleet *fleet = round->fleet;
+
+    for (GTreeNode *n = g_tree_node_first(fleet->decided); n != NULL && !full(round);
+         n = g_tree_node_next(n)) {
+        const LhDeletion *deletion = g_tree_node_key(n);
+        if (!has_served(round, deletion->decided_at))
+            break; /* all that follow were decided later */
+        if (deletion->data_deleted_at >= 0 && has_served(round, deletion->data_deleted_at))
+            bury(round, LH_KIND_DELETION, &deletion->o);
+    }
+    for (GTreeNode *n = g_tree_node_first(fleet->orphans); n != NULL && !full(round);
+         n = g_tree_node_next(n)) {
+        const LhOrphan *orphan = g_tree_node_key(n);
+        if (lh_object_known(&orphan->o) && orphan->decided_at >= 0 && orphan->objects == 0 &&
+            has_served(round, orphan->decided_at))
+            bury(round, LH_KIND_ORPHAN, &orphan->o);
+    }
+}
+
 /* ---- services ---- */
 
 static void put_counts(Round *round, const LhFleetService *service)
@@ -364,6 +407,7 @@ static void cluster_monitor_plan(gconstpointer index, const LhPlanContext *conte
     for (guint i = 1; i < G_N_ELEMENTS(items); i++)
         plan_pool(&round, items[i].pool, items[i].plural);
     plan_over(&round);
+    plan_tombstones(&round);
     plan_counts(&round);
     plan_balance(&round);
     g_hash_table_unref(round.stuck);
@@ -428,7 +472,8 @@ const LhController lh_cluster_monitor = {
              LH_KIND_BIT(LH_KIND_NODE) | LH_KIND_BIT(LH_KIND_HEALTH) |
              LH_KIND_BIT(LH_KIND_REPLICA) | LH_KIND_BIT(LH_KIND_SNAPSHOT) |
              LH_KIND_BIT(LH_KIND_SERVICE) | LH_KIND_BIT(LH_KIND_ACCEPTED) |
-             LH_KIND_BIT(LH_KIND_STATUS) | LH_KIND_BIT(LH_KIND_RECOVERYTASK),
+             LH_KIND_BIT(LH_KIND_STATUS) | LH_KIND_BIT(LH_KIND_RECOVERYTASK) |
+             LH_KIND_BIT(LH_KIND_DELETION) | LH_KIND_BIT(LH_KIND_ORPHAN),
     .quiet_ms = 1000,
     .plan = cluster_monitor_plan,
     .gauges = cluster_monitor_gauges,

@@ -102,6 +102,8 @@ static void explain_plans(gconstpointer index, const LhPlanContext *context, con
     g_autofree char *tail = g_strconcat("/", item, NULL);
 
     for (const LhController *const *c = lh_controllers(); *c != NULL; c++) {
+        if ((*c)->index != &lh_fleet_index)
+            continue; /* of other pools */
         g_autoptr(LhPlan) plan = lh_plan_new(TRUE);
         gboolean paused = lh_controller_paused(*c, index);
         (*c)->plan(index, context, plan);

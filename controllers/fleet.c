@@ -313,6 +313,8 @@ static gboolean fold_accepted(LhFleet *fleet, const LhObject *before, const LhOb
         hold_in_table(fleet->confirmations, rest, after);
     else if (kind == LH_KIND_NODEPOLICY)
         fold_policy(fleet, rest, after);
+    else if (kind == LH_KIND_RESTORE)
+        lh_fleet_fold_restore(fleet, rest, after);
     return TRUE;
 }
 
@@ -327,6 +329,7 @@ static gboolean fold_snapshot(LhFleet *fleet, const LhObject *before, const LhOb
     lh_fleet_clean_leave(snapshot);
     if (was != NULL && lh_fleet_uri_remove(fleet, snapshot))
         old_uri = lh_uri_text(&was->uri);
+    lh_fleet_time_set(snapshot, FALSE);
     fleet->unknown_uris += (guint)((after != NULL && !lh_object_known(after)) -
                                    (before != NULL && !lh_object_known(before)));
     lh_fleet_hold_snapshot(snapshot, after);
@@ -334,6 +337,7 @@ static gboolean fold_snapshot(LhFleet *fleet, const LhObject *before, const LhOb
     if (is != NULL && lh_fleet_uri_add(fleet, snapshot))
         new_uri = lh_uri_text(&is->uri);
     lh_fleet_link_service(fleet, snapshot, is == NULL ? NULL : is->service);
+    lh_fleet_time_set(snapshot, TRUE);
     lh_fleet_touch_snapshot(fleet, snapshot);
     for (guint i = 0; snapshot->replicas != NULL && i < snapshot->replicas->len; i++) {
         LhFleetReplica *replica = g_ptr_array_index(snapshot->replicas, i);
@@ -533,6 +537,12 @@ static gboolean fold_brake(LhFleet *fleet, const LhObject *before, const LhObjec
     return TRUE;
 }
 
+static gboolean fold_progress(LhFleet *fleet, const LhObject *before, const LhObject *after)
+{
+    lh_fleet_fold_progress(fleet, (after != NULL ? after : before)->name, after);
+    return TRUE;
+}
+
 static gboolean folds_as_subject(LhKind kind)
 {
     return lh_kind_is_desired(kind) || kind == LH_KIND_RECOVERYTASK;
@@ -597,6 +607,8 @@ static gboolean fold_status(LhFleet *fleet, const LhObject *before, const LhObje
         LhFleetSubject *subject = lh_fleet_subject(fleet, kind, subject_key);
         lh_fleet_touch_subject(fleet, subject);
         lh_fleet_drop_subject(fleet, subject);
+        if (kind == LH_KIND_RESTORE)
+            lh_fleet_touch_restore(fleet, rest);
     }
     return TRUE;
 }
@@ -625,6 +637,7 @@ static const FoldFunc folds[LH_N_ALL_KINDS] = {
     [LH_KIND_NODE] = fold_node,
     [LH_KIND_ITEM] = fold_item,
     [LH_KIND_RECOVERYTASK] = fold_desired,
+    [LH_KIND_RESTOREPROGRESS] = fold_progress,
     [LH_KIND_ORPHAN] = lh_fleet_fold_orphan,
     [LH_KIND_OBSERVATION] = lh_fleet_fold_observation,
 };
@@ -682,9 +695,11 @@ static void free_records(LhFleet *fleet)
 
     FREE_EACH(services, LhFleetService, lh_object_unref(r->desired); lh_object_unref(r->accepted);
               lh_object_unref(r->counted); g_ptr_array_unref(r->snapshots);
-              g_hash_table_unref(r->orphans); lh_sorted_set_clear(&r->by_end); g_free(r->name));
+              g_hash_table_unref(r->orphans); lh_sorted_set_clear(&r->by_time);
+              lh_sorted_set_clear(&r->by_end); g_free(r->name));
     FREE_EACH(replicas, LhFleetReplica, lh_object_unref(r->object); lh_object_unref(r->retry);
-              g_clear_pointer(&r->assignments, g_ptr_array_unref); g_free(r->name));
+              g_clear_pointer(&r->assignments, g_ptr_array_unref); g_free(r->restored);
+              g_free(r->name));
     FREE_EACH(assignments, LhFleetAssignment, lh_object_unref(r->object); lh_object_unref(r->item);
               g_free(r->key));
     FREE_EACH(nodes, LhFleetNode, lh_object_unref(r->object); lh_object_unref(r->health);
@@ -718,6 +733,7 @@ static void fleet_free(gpointer index)
     LhFleet *fleet = index;
 
     lh_fleet_trees_clear(fleet);
+    lh_fleet_restores_clear(fleet);
     lh_fleet_clean_clear(fleet);
     lh_places_free(fleet->places);
     free_records(fleet);

@@ -8,6 +8,7 @@
  * changes it.
  *
  *   LhFleetService ─┬─ LhFleetSnapshot ─┬─ LhFleetReplica ─── LhFleetAssignment ─── LhFleetNode ─── LhFleetHost
+ *                                       LhFleetRestore ─┘
  */
 #pragma once
 
@@ -31,12 +32,15 @@ typedef struct LhFleetAssignment LhFleetAssignment;
 typedef struct LhFleetNode LhFleetNode;
 typedef struct LhFleetHost LhFleetHost;
 typedef struct LhFleetSubject LhFleetSubject;
+typedef struct LhFleetRestore LhFleetRestore;
+typedef struct LhFleetRestored LhFleetRestored;
 
 struct LhFleetService {
     char *name;
     const LhObject *desired;  /* Service or unknown, NULL: none */
     const LhObject *accepted; /* Accepted or unknown, NULL: none */
     GPtrArray *snapshots;     /* LhFleetSnapshot, in no order */
+    LhSortedSet by_time;      /* LhFleetSnapshot: those that are not live; see lh_fleet_between */
     LhSortedSet by_end;       /* LhFleetSnapshot by endTime: those that may be deleted one day */
     GHashTable *orphans;      /* set of LhFleetReplica that name it and whose snapshot is gone */
     guint replicas, live;     /* of all that stand for its data, and of them those that are live */
@@ -86,11 +90,33 @@ struct LhFleetReplica {
     LhFleetService *service; /* of an orphan: the one it names; else NULL, see snapshot->service */
     GPtrArray *assignments;  /* LhFleetAssignment; NULL when there are none */
     const char *set;         /* atom or NULL */
+    LhFleetRestored *restored; /* NULL unless it is a known restored one */
     LhFate fate;
-    guint8 in; /* LH_IN_… bits: the sets that it is in */
+    guint8 in;          /* LH_IN_… bits: the sets that it is in */
+    guint8 is_restored; /* its name says so, whether or not the object parses */
     gboolean counted_live;
     LhFleetService *counted_in; /* whose counts it is in; NULL: none */
     gint64 sort_time;           /* of waiting: the snapshot's endTime */
+};
+
+/* What only a restored replica has. */
+struct LhFleetRestored {
+    LhFleetReplica *replica;
+    LhFleetRestore *restore; /* that it names; NULL: none */
+    gint64 created_at, expires_at;
+    gint64 until; /* expires_at; -1 when it was given up */
+    gboolean live;
+    guint8 in; /* bits: LhFleet.live_todo 1, LhFleet.not_live 2 */
+};
+
+/* A Restore with what is decided of it and for it. */
+struct LhFleetRestore {
+    char *name;
+    const LhObject *accepted; /* Accepted or unknown, NULL: none */
+    const LhObject *progress; /* RestoreProgress or unknown, NULL: none */
+    GTree *replicas;          /* LhFleetRestored by expiry: those that name it */
+    gint64 live;              /* how many of them are */
+    gboolean todo;            /* in LhFleet.restore_todo */
 };
 
 enum {
@@ -169,6 +195,7 @@ typedef struct {
     GHashTable *health;        /* "<pool>/<node>" -> LhFleetPresence */
     GHashTable *warm;          /* snapshot -> GPtrArray of LhFleetNode */
     GHashTable *deletions;     /* snapshot -> Deletion (reference) */
+    GHashTable *restores;      /* name -> LhFleetRestore */
     GTree *decided;            /* Deletion by decidedAt and name: the known ones */
     GTree *undeleted;          /* Deletion by name: known, and its data is not deleted yet */
     GTree *orphans;            /* Orphan by name (reference): unknown ones too */
@@ -197,6 +224,9 @@ typedef struct {
     GTree *todo;         /* LhFleetReplica by name: answers, lost nodes, retries to look at */
     GTree *admit_todo;   /* LhFleetSubject by key */
     GTree *health_todo;  /* LhFleetPresence by key */
+    GTree *restore_todo; /* LhFleetRestore by name: to plan, or its progress is to be written */
+    GTree *live_todo;    /* LhFleetRestored by replica: live, and its expiry is not set */
+    GTree *not_live;     /* LhFleetRestored by creation: not live yet, and its expiry is not set */
     GTree *unsettled;    /* LhFleetAssignment with a watch, the longest first */
     GTree *count_todo;   /* LhFleetService by name: its Status says other counts */
     GTree *stuck_said;   /* "<plural>/<name>" of an item -> cluster-monitor's Status (reference) */
@@ -255,6 +285,25 @@ const LhFleetNode *lh_fleet_host_newest(const LhFleetHost *host);
 /* A known load assignment, else NULL. */
 const LhAssignment *lh_fleet_load(const LhFleetAssignment *assignment);
 
+/* The counted answer that the replica is live, or NULL. */
+const LhItem *lh_fleet_replica_live(const LhFleetReplica *replica);
+
+/* Calls @func for each final snapshot of @service that overlaps [@start, @end], both included, in no order
+ * that means anything. Looks at those, and at a few that begin soon after. */
+typedef void (*LhFleetSnapshotFunc)(LhFleetSnapshot *snapshot, gpointer data);
+void lh_fleet_between(const LhFleetService *service, gint64 start, gint64 end,
+                      LhFleetSnapshotFunc func, gpointer data);
+/* The condition Restored that follows from @restore's progress. FALSE: it has none. The message is
+ * borrowed. */
+gboolean lh_fleet_restore_condition(const LhFleetRestore *restore, LhCondition *out);
+/* When the last of its replicas expires; -1: of none is that known. */
+gint64 lh_fleet_restore_until(const LhFleetRestore *restore);
+/* What should be said of it once it is not Pending any more. */
+LhRestorePhase lh_fleet_restore_phase(const LhFleetRestore *restore);
+
+/* How close to its expiry a regular replica is not created any more. */
+gint64 lh_fleet_creation_margin_ms(const LhService *spec);
+
 /* Size of what the replica stands for; 0 when unknown. */
 gint64 lh_fleet_replica_bytes(const LhFleetReplica *replica);
 /* True when something of it changed after its last failure was written: the retry does not count. */
@@ -300,8 +349,12 @@ typedef enum {
     LH_CLAIM_STRAY, /* nobody's, but a snapshot's or a held one lies in it, or it is no uri: left alone */
     LH_CLAIM_NOBODY, /* nor does anything that is known lie in it */
 } LhClaim;
-/* @directory: a uri that ends in '/'. *@owner (may be NULL): of SNAPSHOT one of those. */
-LhClaim lh_fleet_claim(const LhFleet *fleet, const char *directory, const LhFleetSnapshot **owner);
+/* @directory: a uri that ends in '/'. */
+LhClaim lh_fleet_claim(const LhFleet *fleet, const char *directory);
+/* Each known snapshot whose uri is @directory or contains it: mostly one. */
+void lh_fleet_uri_holders(const LhFleet *fleet, const char *directory,
+                          void (*func)(const LhFleetSnapshot *snapshot, gpointer data),
+                          gpointer data);
 
 /* A sorted walk: for (n = g_tree_node_first(t); n; n = g_tree_node_next(n)) lh_tree_record(n). */
 #define lh_tree_record(node) g_tree_node_key(node)

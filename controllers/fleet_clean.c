@@ -136,7 +136,6 @@ static gboolean not_deletable(const LhFleet *fleet, const LhFleetSnapshot *snaps
                               LhCondition *out)
 {
     const LhSnapshot *object = lh_fleet_snapshot_object(snapshot);
-    g_autofree char *uri = NULL;
 
     if (fleet->roots[0] == NULL)
         return FALSE; /* this manager deletes nothing at all */

@@ -49,6 +49,22 @@ void lh_fleet_uncount(LhFleet *fleet, LhFleetAssignment *assignment);
 void lh_fleet_trees_init(LhFleet *fleet);
 void lh_fleet_trees_clear(LhFleet *fleet);
 
+/* ---- restores (fleet_restores.c) ---- */
+void lh_fleet_restores_init(LhFleet *fleet);
+void lh_fleet_restores_clear(LhFleet *fleet);
+void lh_fleet_fold_restore(LhFleet *fleet, const char *name, const LhObject *accepted);
+void lh_fleet_fold_progress(LhFleet *fleet, const char *name, const LhObject *progress);
+/* Its Status changed. */
+void lh_fleet_touch_restore(LhFleet *fleet, const char *name);
+/* Brings @replica->restored to what its object says: before its fate is asked for. */
+void lh_fleet_link_restored(LhFleet *fleet, LhFleetReplica *replica);
+/* … and the sets that it is in. */
+void lh_fleet_touch_restored(LhFleet *fleet, LhFleetReplica *replica);
+/* The fate of a restored replica that nothing else decides. */
+LhFate lh_fleet_restored_fate(const LhFleetReplica *replica);
+int lh_fleet_time_order(gconstpointer record, gconstpointer key);
+/* @snapshot's object is about to change (FALSE), or has changed (TRUE); its service is linked. */
+void lh_fleet_time_set(LhFleetSnapshot *snapshot, gboolean in);
 /* ---- what may be deleted ---- */
 void lh_fleet_clean_init(LhFleet *fleet);
 void lh_fleet_clean_clear(LhFleet *fleet);

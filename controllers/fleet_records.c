@@ -37,6 +37,7 @@ LhFleetService *lh_fleet_service(LhFleet *fleet, const char *name)
         service->name = g_strdup(name);
         service->snapshots = g_ptr_array_new();
         service->orphans = g_hash_table_new(NULL, NULL);
+        lh_sorted_set_init(&service->by_time, lh_fleet_time_order);
         lh_sorted_set_init(&service->by_end, lh_fleet_end_order);
         g_hash_table_insert(fleet->services, service->name, service);
     }
@@ -53,6 +54,7 @@ void lh_fleet_drop_service(LhFleet *fleet, LhFleetService *service)
     g_hash_table_remove(fleet->services, service->name);
     g_ptr_array_unref(service->snapshots);
     g_hash_table_unref(service->orphans);
+    lh_sorted_set_clear(&service->by_time);
     g_free(service->name);
     g_free(service);
 }
@@ -138,13 +140,15 @@ LhFleetReplica *lh_fleet_replica(LhFleet *fleet, const char *name)
 {
     LhFleetReplica *replica = g_hash_table_lookup(fleet->replicas, name);
     g_autofree char *snapshot = NULL;
+    gboolean restored = FALSE;
 
     if (replica != NULL)
         return replica;
     replica = g_new0(LhFleetReplica, 1);
     replica->name = g_strdup(name);
     /* A name that is no replica's gets a snapshot record of the same name, which no object ever joins. */
-    lh_replica_name_split(name, &snapshot, NULL, NULL, NULL);
+    lh_replica_name_split(name, &snapshot, NULL, NULL, &restored);
+    replica->is_restored = restored ? 1 : 0;
     replica->snapshot = lh_fleet_snapshot(fleet, snapshot == NULL ? name : snapshot);
     if (replica->snapshot->replicas == NULL)
         lh_fleet_clean_dotted(fleet, replica->snapshot->name, 1);
@@ -161,7 +165,8 @@ void lh_fleet_drop_replica(LhFleet *fleet, LhFleetReplica *replica)
     if (replica->object != NULL || replica->retry != NULL || replica->assignments != NULL ||
         (replica->in & LH_IN_TODO) != 0)
         return;
-    g_assert(replica->in == 0 && replica->service == NULL && replica->counted_in == NULL);
+    g_assert(replica->in == 0 && replica->service == NULL && replica->restored == NULL &&
+             replica->counted_in == NULL);
     g_hash_table_remove(fleet->replicas, replica->name);
     remove_fast(&snapshot->replicas, replica);
     if (snapshot->replicas == NULL)

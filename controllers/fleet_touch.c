@@ -104,6 +104,7 @@ void lh_fleet_trees_init(LhFleet *fleet)
     fleet->unsettled = g_tree_new_full(by_watch, NULL, NULL, NULL);
     fleet->count_todo = g_tree_new_full(by_service_name, NULL, NULL, NULL);
     fleet->stuck_said = g_tree_new_full(by_text, NULL, g_free, (GDestroyNotify)lh_object_unref);
+    lh_fleet_restores_init(fleet);
 }
 
 void lh_fleet_trees_clear(LhFleet *fleet)
@@ -191,8 +192,7 @@ static LhFate fate_of(const LhFleetReplica *record)
     if (snapshot->object == NULL)
         return gone("snapshot-gone");
     if (replica->restored)
-        return fate(LH_FATE_KEEP, replica->expires_at < 0 ? G_MAXINT64 : replica->expires_at,
-                    "expired");
+        return lh_fleet_restored_fate(record);
     if (spec == NULL)
         return service != NULL && service->desired != NULL ? unknown("service-not-accepted")
                                                            : gone("service-deleted");
@@ -244,14 +244,14 @@ static gboolean assignment_todo(const LhFleetAssignment *assignment)
            answer == LH_ITEM_EVICTED || answer == LH_ITEM_DONE;
 }
 
-static gboolean is_live(const LhFleetReplica *replica)
+const LhItem *lh_fleet_replica_live(const LhFleetReplica *replica)
 {
     for (guint i = 0; replica->assignments != NULL && i < replica->assignments->len; i++) {
         const LhFleetAssignment *assignment = g_ptr_array_index(replica->assignments, i);
         if (lh_fleet_load(assignment) != NULL && lh_fleet_answer(assignment) == LH_ITEM_LIVE)
-            return TRUE;
+            return (const LhItem *)assignment->item;
     }
-    return FALSE;
+    return NULL;
 }
 
 static gboolean parked_differs(const LhFleet *fleet, const LhFleetReplica *replica)
@@ -273,7 +273,7 @@ static gboolean replica_todo(const LhFleet *fleet, const LhFleetReplica *replica
         if (assignment_todo(g_ptr_array_index(replica->assignments, i)))
             return TRUE;
     if (replica->retry != NULL && lh_object_known(replica->retry) &&
-        (is_live(replica) || (replica->object == NULL && !assigned(replica))))
+        (lh_fleet_replica_live(replica) != NULL || (replica->object == NULL && !assigned(replica))))
         return TRUE;
     return parked_differs(fleet, replica);
 }
@@ -328,7 +328,7 @@ static void count_replica(LhFleet *fleet, LhFleetReplica *replica)
     LhFleetService *of = replica->snapshot->service != NULL ? replica->snapshot->service
                                                             : replica->service;
     LhFleetService *old = replica->counted_in, *in = known ? of : NULL;
-    gboolean live = in != NULL && is_live(replica);
+    gboolean live = in != NULL && lh_fleet_replica_live(replica) != NULL;
 
     if (in == old && live == replica->counted_live)
         return;
@@ -357,6 +357,7 @@ void lh_fleet_touch_replica(LhFleet *fleet, LhFleetReplica *replica)
     gboolean free, ends;
 
     lh_fleet_link_orphan(fleet, replica, orphan_service(replica));
+    lh_fleet_link_restored(fleet, replica);
     count_replica(fleet, replica);
     set_order(fleet, replica, snapshot == NULL ? 0 : snapshot->end_time, fate_of(replica));
     replica->set = object != NULL && lh_object_known(replica->object) ? object->set : NULL;
@@ -367,6 +368,7 @@ void lh_fleet_touch_replica(LhFleet *fleet, LhFleetReplica *replica)
     set_bit(fleet->due_free, replica, LH_IN_DUE_FREE, free && ends && object != NULL);
     set_bit(fleet->due_assigned, replica, LH_IN_DUE_ASSIGNED, ends && has_load(replica));
     set_bit(fleet->todo, replica, LH_IN_TODO, replica_todo(fleet, replica));
+    lh_fleet_touch_restored(fleet, replica);
 }
 
 /* ---- snapshots ---- */
@@ -379,6 +381,13 @@ static const LhReplica *regular_replica(const LhFleet *fleet, const LhFleetSnaps
 
     *present = replica != NULL && replica->object != NULL;
     return *present && lh_object_known(replica->object) ? (const LhReplica *)replica->object : NULL;
+}
+
+/* Not created when it would expire within this: two instances whose clocks differ must not create and
+ * delete it in turns. A tenth of the window, at most 10 s. */
+gint64 lh_fleet_creation_margin_ms(const LhService *spec)
+{
+    return MIN(10000, spec->cache_window_ms / 10);
 }
 
 /* Whether replicas are missing, and whether some say another expiry than service and snapshot do. */
@@ -511,7 +520,6 @@ void lh_fleet_uncount(LhFleet *fleet, LhFleetAssignment *assignment)
 static void recount(LhFleet *fleet, LhFleetAssignment *assignment)
 {
     const LhAssignment *load = lh_fleet_load(assignment);
-    const LhReplica *replica = (const LhReplica *)assignment->replica->object;
 
     lh_fleet_uncount(fleet, assignment);
     if (assignment->object == NULL)
@@ -520,8 +528,7 @@ static void recount(LhFleet *fleet, LhFleetAssignment *assignment)
     assignment->bytes = lh_object_known(assignment->object)
                             ? ((const LhAssignment *)assignment->object)->size_bytes
                             : lh_fleet_replica_bytes(assignment->replica);
-    assignment->restored = replica != NULL && lh_object_known(assignment->replica->object) &&
-                           replica->restored;
+    assignment->restored = assignment->replica->is_restored;
     assignment->loading = load != NULL && lh_fleet_answer(assignment) != LH_ITEM_LIVE;
     assignment->evicting = load == NULL && lh_object_known(assignment->object);
     if (LH_BUG(EVICTING_IS_FREE) && assignment->evicting)

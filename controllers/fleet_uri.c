@@ -362,34 +362,38 @@ const LhFleetSnapshot *lh_fleet_uri_overlap(const LhFleet *fleet, const char *ur
     return oldest;
 }
 
-LhClaim lh_fleet_claim(const LhFleet *fleet, const char *directory, const LhFleetSnapshot **owner)
+void lh_fleet_uri_holders(const LhFleet *fleet, const char *directory,
+                          void (*func)(const LhFleetSnapshot *snapshot, gpointer data),
+                          gpointer data)
+{
+    for (gsize len = strlen(directory); len != 0; len = parent_length(directory, len)) {
+        g_autofree char *up = g_strndup(directory, len);
+        LhSortedPlace place = find(fleet, up);
+        const LhFleetSnapshot *next;
+        while ((next = next_within(fleet, up, FALSE, &place)) != NULL)
+            func(next, data);
+    }
+}
+
+static void note_one(const LhFleetSnapshot *snapshot, gpointer data)
+{
+    (void)snapshot;
+    *(gboolean *)data = TRUE;
+}
+
+LhClaim lh_fleet_claim(const LhFleet *fleet, const char *directory)
 {
     LhSortedPlace place = find(fleet, directory);
-    const LhFleetSnapshot *at = lh_sorted_set_at(&fleet->by_uri, place);
-    const LhUri wanted = {.dir = directory};
-    int order = at == NULL ? LH_URI_APART : lh_uri_compare(uri_of(at), &wanted);
-    gboolean inside = FALSE, taken;
+    gboolean owned = FALSE, inside = FALSE, taken;
 
-    if (order != 0) {
-        /* Not the neighbour before: others, which lie in what is above, may come between. */
-        const LhFleetSnapshot *above = NULL;
-        gsize len = strlen(directory);
-        while (above == NULL && (len = parent_length(directory, len)) != 0) {
-            g_autofree char *up = g_strndup(directory, len);
-            LhSortedPlace there = find(fleet, up);
-            above = next_within(fleet, up, FALSE, &there);
-        }
-        at = above != NULL ? above : at;
-        order = above != NULL ? 0 : order;
-    }
-    if (owner != NULL)
-        *owner = order == 0 ? at : NULL;
-    if (order == 0)
+    lh_fleet_uri_holders(fleet, directory, note_one, &owned);
+    if (owned)
         return LH_CLAIM_SNAPSHOT;
     taken = lh_fleet_uri_taken(fleet, directory, &inside);
     if (inside)
         return LH_CLAIM_HELD;
-    if (taken || order == LH_URI_INSIDE || !lh_uri_check(directory, NULL))
+    if (taken || next_within(fleet, directory, TRUE, &place) != NULL ||
+        !lh_uri_check(directory, NULL))
         return LH_CLAIM_STRAY;
     return LH_CLAIM_NOBODY;
 }

@@ -5,6 +5,8 @@
  */
 #include "controllers/pool.h"
 
+#include "controllers/partitions.h"
+
 #include <string.h>
 
 #define POOL_CACHE "cache" /* not exclusive: the fleet index has it */
@@ -383,14 +385,20 @@ static gboolean fold_task(LhPools *pools, const char *name, const LhObject *afte
 
 static gboolean fold_status(LhPools *pools, const char *name, const LhObject *after)
 {
-    static const char *const plurals[] = {"recoverytasks/", "partitions/", "seeds/",
-                                          "throttles/",     "services/",   "settings/"};
+    static const char *const plurals[] = {"recoverytasks/", "partitions/", "seeds/", "throttles/",
+                                          "settings/"};
+
+    static const char *const writers[] = {"/recovery-assigner", "/partition-allocator",
+                                          "/seed-allocator"};
 
     for (guint i = 0; i < G_N_ELEMENTS(plurals); i++) {
         if (!g_str_has_prefix(name, plurals[i]))
             continue;
         fold_table(pools, LH_KIND_STATUS, name, after);
-        return TRUE;
+        /* What others say of it changes no decision here. */
+        for (guint w = 0; w < G_N_ELEMENTS(writers); w++)
+            if (g_str_has_suffix(name, writers[w]))
+                return TRUE;
     }
     return FALSE;
 }
@@ -474,9 +482,8 @@ static gboolean fold_node(LhPools *pools, const LhObject *object, const LhObject
     return TRUE;
 }
 
-static gboolean pools_fold(gpointer index, const LhObject *before, const LhObject *after)
+static gboolean fold_object(LhPools *pools, const LhObject *before, const LhObject *after)
 {
-    LhPools *pools = index;
     const LhObject *object = after != NULL ? after : before;
 
     switch ((int)object->kind) {
@@ -503,6 +510,14 @@ static gboolean pools_fold(gpointer index, const LhObject *before, const LhObjec
     }
 }
 
+static gboolean pools_fold(gpointer index, const LhObject *before, const LhObject *after)
+{
+    LhPools *pools = index;
+    gboolean matters = fold_object(pools, before, after);
+
+    return lh_partitions_fold(pools->partitions, before, after) || matters;
+}
+
 static gpointer pools_new(void)
 {
     static const LhKind held[] = {
@@ -513,6 +528,7 @@ static gpointer pools_new(void)
     LhPools *pools = g_new0(LhPools, 1);
 
     pools->views = g_hash_table_new(g_str_hash, g_str_equal);
+    pools->partitions = lh_partitions_new();
     pools->settings = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
                                             (GDestroyNotify)lh_object_unref);
     pools->held = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
@@ -586,6 +602,7 @@ static void pools_free(gpointer index)
     g_hash_table_unref(pools->held);
     for (guint i = 0; i < LH_N_KINDS; i++)
         g_clear_pointer(&pools->objects[i], g_hash_table_unref);
+    lh_partitions_free(pools->partitions);
     g_free(pools);
 }
 

@@ -26,6 +26,7 @@
 #define LH_POOL_MANAGER  "manager"
 
 typedef struct LhPools LhPools;
+struct LhPartitions;
 typedef struct LhPoolView LhPoolView;
 typedef struct LhPoolItem LhPoolItem;
 typedef struct LhPoolAssignment LhPoolAssignment;
@@ -94,16 +95,20 @@ struct LhPools {
     GHashTable *settings; /* controller -> Accepted (reference) */
     GHashTable *held;     /* controller -> LhSettings, paused: its Accepted does not parse */
     /* name -> object (reference), for: SERVICE, PARTITION, SEED, THROTTLE (as desired), ACCEPTED of these
-     * ("services/x"), RECOVERYTASK, PARTITIONPLAN, BRAKE, STATUS of these and of SETTINGS. NULL: a kind
+     * ("services/x"), RECOVERYTASK, PARTITIONPLAN, BRAKE, STATUS of these and of SETTINGS (but not of
+     * services, which are many: partitions.h has those). NULL: a kind
      * that is not held. */
     GHashTable *objects[LH_N_KINDS];
+    struct LhPartitions *partitions; /* partitions.h */
 };
 
 extern const LhIndexType lh_pools_index;
 
 /* ---- objects ---- */
 const LhSettings *lh_pools_settings(const LhPools *pools, const char *controller);
-/* The same for LhController.settings. */
+/* Their Accepted, known or not; NULL: there is none. */
+const LhObject *lh_pools_settings_object(const LhPools *pools, const char *controller);
+/* The same as lh_pools_settings for LhController.settings. */
 const LhSettings *lh_pools_settings_of(gconstpointer index, const char *controller);
 /* NULL: there is none. May be unknown. */
 const LhObject *lh_pools_get(const LhPools *pools, LhKind kind, const char *name);
@@ -166,6 +171,9 @@ typedef struct {
 
 /* The nodes that take new work, sorted by host name; free with g_array_unref. Borrows from @view. */
 GArray *lh_pool_takers(const LhPoolView *view);
+
+/* items{pool,state} and parked_items{pool}; @view may be NULL. */
+void lh_pool_gauges(const LhPoolView *view, const char *pool, LhGaugeFunc gauge, gpointer data);
 
 /* A sorted walk: for (n = g_tree_node_first(t); n; n = g_tree_node_next(n)) lh_pool_record(n). */
 #define lh_pool_record(node) g_tree_node_key(node)

@@ -2,6 +2,7 @@
  * What may be concluded from the records of the exclusive pools: which answer counts, which assignment may
  * end, which retry holds back, which node takes new work. Pure.
  */
+#include "base/planted.h"
 #include "controllers/pool.h"
 
 #include <string.h>
@@ -16,6 +17,11 @@ const LhSettings *lh_pools_settings(const LhPools *pools, const char *controller
     if (accepted == NULL)
         accepted = g_hash_table_lookup(pools->held, controller);
     return accepted != NULL ? accepted : lh_settings_default(controller);
+}
+
+const LhObject *lh_pools_settings_object(const LhPools *pools, const char *controller)
+{
+    return g_hash_table_lookup(pools->settings, controller);
 }
 
 const LhSettings *lh_pools_settings_of(gconstpointer index, const char *controller)
@@ -127,6 +133,8 @@ LhPoolEnd lh_pool_end(const LhPoolAssignment *assignment)
         return LH_POOL_ANSWERED;
     if (assignment->node->object != NULL)
         return LH_POOL_HELD;
+    if (LH_BUG(LOST_NODE_NOT_FAILED))
+        return LH_POOL_LOST;
     return health != NULL && lh_object_known(&health->o) && health->state == LH_HEALTH_FAILED
                ? LH_POOL_LOST
                : LH_POOL_HELD;
@@ -251,4 +259,44 @@ GArray *lh_pool_takers(const LhPoolView *view)
             taker->limit = MIN(taker->limit, demand / (2 * (gint64)takers->len));
     }
     return takers;
+}
+
+/* ---- gauges ---- */
+
+static void count_items(const LhPoolView *view, gint64 *states, gint64 *assigned, gint64 *parked)
+{
+    GHashTableIter iter;
+    gpointer record;
+
+    g_hash_table_iter_init(&iter, view->assignments);
+    while (g_hash_table_iter_next(&iter, NULL, &record)) {
+        const LhPoolAssignment *assignment = record;
+        const LhItem *item = (const LhItem *)assignment->item;
+        if (item != NULL && lh_object_known(&item->o))
+            states[item->state]++;
+        else if (assignment->object != NULL)
+            (*assigned)++;
+    }
+    for (GTreeNode *n = g_tree_node_first(view->busy); n != NULL; n = g_tree_node_next(n)) {
+        const LhPoolItem *item = lh_pool_record(n);
+        const LhRetry *retry = lh_pool_retry(item, NULL);
+        *parked += retry != NULL && retry->parked;
+    }
+}
+
+void lh_pool_gauges(const LhPoolView *view, const char *pool, LhGaugeFunc gauge, gpointer data)
+{
+    gint64 states[LH_ITEM_DONE + 1] = {0}, assigned = 0, parked = 0;
+    g_autofree char *of = g_strdup_printf("pool=\"%s\"", pool);
+    g_autofree char *waits = g_strdup_printf("pool=\"%s\",state=\"assigned\"", pool);
+
+    if (view != NULL)
+        count_items(view, states, &assigned, &parked);
+    for (int state = 0; state <= LH_ITEM_DONE; state++) {
+        g_autofree char *labels = g_strdup_printf("pool=\"%s\",state=\"%s\"", pool,
+                                                  lh_item_state_name(state));
+        gauge("items", labels, (double)states[state], data);
+    }
+    gauge("items", waits, (double)assigned, data);
+    gauge("parked_items", of, (double)parked, data);
 }

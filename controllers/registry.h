@@ -9,9 +9,12 @@ extern const LhController lh_admission;
 extern const LhController lh_replica_creator;
 extern const LhController lh_cache_assigner;
 extern const LhController lh_cache_evictor;
+extern const LhController lh_restore_manager;
 extern const LhController lh_snapshot_cleaner;
 extern const LhController lh_cluster_monitor;
 extern const LhController lh_failure_detector;
+extern const LhController lh_recovery_assigner;
+extern const LhController lh_partition_allocator;
 
 /* NULL-ended, in the order in which people read them. */
 const LhController *const *lh_controllers(void);

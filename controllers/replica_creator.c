@@ -8,13 +8,6 @@
 #include "controllers/fleet.h"
 #include "controllers/registry.h"
 
-/* Not created when it would expire within this: two instances whose clocks differ must not create and
- * delete it in turns. A tenth of the window, at most 10 s. */
-static gint64 margin_ms(const LhService *spec)
-{
-    return MIN(10000, spec->cache_window_ms / 10);
-}
-
 typedef struct {
     const LhFleetSnapshot *snapshot;
     const LhSnapshot *object;
@@ -62,7 +55,7 @@ static void correct(const Want *want, const LhReplica *present, LhPlan *plan)
 
 static void plan_snapshot(const LhFleet *fleet, const Want *want, LhPlan *plan)
 {
-    gboolean fresh = want->expires_at - margin_ms(want->spec) > want->now_ms;
+    gboolean fresh = want->expires_at - lh_fleet_creation_margin_ms(want->spec) > want->now_ms;
 
     for (guint s = 0; want->spec->cache_sets[s] != NULL; s++) {
         for (gint64 ordinal = 0; ordinal < want->spec->cache_replicas; ordinal++) {

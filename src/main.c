@@ -3,6 +3,7 @@
  * line's. Nothing else happens in this file.
  */
 #include "agent/agent_main.h"
+#include "agent/watchdog.h"
 #include "cli/cli.h"
 #include "programs.h"
 
@@ -17,6 +18,7 @@ int main(int argc, char **argv)
         {"manager", lh_manager_main},
         {"agent", lh_agent_main},
         {"dev", lh_dev_main},
+        {LH_WATCHDOG_ARG, lh_watchdog_main},
     };
 
     for (gsize i = 0; argc > 1 && i < G_N_ELEMENTS(programs); i++)

@@ -25,8 +25,9 @@
 #define SEARCH_AWAY_MS       3000  /* at the stop */
 #define SAY_WAITING_FIRST_MS 2000
 #define SAY_WAITING_MS       30000
-#define DEADLINE_MARGIN_MS   500  /* exclusive pools stop so long before the lease's deadline */
-#define WARM_REFRESH_MS      2000 /* after a release: what left together is told together */
+#define DEADLINE_MARGIN_MS \
+    500                      /* exclusive pools stop so long before the lease's deadline, at most */
+#define WARM_REFRESH_MS 2000 /* after a release: what left together is told together */
 
 typedef enum {
     ST_LEASE,    /* waiting for a lease */
@@ -79,12 +80,10 @@ struct LhAgent {
 
 static const LhPool pools[] = {
     {.name = "cache", .search = TRUE, .supported = TRUE},
-    /* Their work must be killed at the lease's deadline even if the agent hangs: that takes a
-     * watchdog process, which this build does not have. */
-    {.name = "recovery", .exclusive = TRUE},
-    {.name = "indexer", .exclusive = TRUE},
-    {.name = "manager", .exclusive = TRUE},
-    {.name = "worker", .exclusive = TRUE},
+    {.name = "recovery", .exclusive = TRUE, .supported = TRUE, .ends = TRUE},
+    {.name = "indexer", .exclusive = TRUE, .supported = TRUE},
+    {.name = "manager", .exclusive = TRUE, .supported = TRUE},
+    {.name = "worker", .exclusive = TRUE, .supported = TRUE, .ends = TRUE},
 };
 
 const LhPool *lh_pool_find(const char *name)
@@ -353,11 +352,27 @@ static void unregistered_by_write(gpointer data)
     leave(data, LH_LEFT_REGISTRATION_GONE);
 }
 
+/* A short lease needs most of its time for being renewed. */
+static gint64 deadline_margin_ms(const LhAgent *agent)
+{
+    return MIN(DEADLINE_MARGIN_MS, agent->lease_ttl_s * 1000 / 4);
+}
+
+/* The work must not need this process in order to end in time. */
+static void tell_deadline(LhAgent *agent)
+{
+    if (agent->pool->exclusive && agent->work->v->deadline != NULL && !LH_BUG(WORKS_PAST_DEADLINE))
+        agent->work->v->deadline(agent->work, lh_lease_deadline_ms(agent->lease) -
+                                                  deadline_margin_ms(agent) / 2);
+}
+
 static void deadline_near(gpointer data)
 {
     LhAgent *agent = data;
     agent->deadline = NULL;
-    gint64 stop_at = lh_lease_deadline_ms(agent->lease) - DEADLINE_MARGIN_MS;
+    gint64 stop_at = lh_lease_deadline_ms(agent->lease) - deadline_margin_ms(agent);
+    if (LH_BUG(WORKS_PAST_DEADLINE))
+        return;
     if (lh_mono_ms(agent->env) >= stop_at) {
         agent->work->v->drop(agent->work); /* at once, not at the next turn */
         leave(agent, LH_LEFT_DEADLINE);
@@ -383,11 +398,13 @@ static void set_registered(LhAgent *agent, gint64 revision)
         .lease = agent->lease_id,
         .registration_key = agent->registration_key,
         .search = agent->pool->search,
+        .exclusive = agent->pool->exclusive,
         .unregistered = unregistered_by_write,
         .lost = on_void,
         .data = agent,
     };
     agent->items = lh_items_new(&options);
+    tell_deadline(agent);
     if (agent->pool->exclusive)
         deadline_near(agent);
     if (agent->o.metrics != NULL) {
@@ -497,6 +514,13 @@ static void on_doubt(gpointer data G_GNUC_UNUSED)
            "the lease is in doubt: etcd does not answer; going on with what is held", NULL);
 }
 
+static void on_extended(gpointer data)
+{
+    LhAgent *agent = data;
+    if (agent->state == ST_REGISTERED && agent->leave == NULL)
+        tell_deadline(agent);
+}
+
 static void on_renewed(gpointer data G_GNUC_UNUSED)
 {
     lh_log(LH_LOG_INFO, "the lease lives after all", NULL);
@@ -534,6 +558,7 @@ static void start_lease(LhAgent *agent)
     static const LhLeaseFuncs funcs = {
         .granted = on_granted,
         .doubt = on_doubt,
+        .extended = on_extended,
         .renewed = on_renewed,
         .lost = on_lost,
     };

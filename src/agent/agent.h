@@ -31,6 +31,7 @@ typedef struct {
         exclusive;   /* an item is never worked on by two nodes: work ends before the lease may */
     gboolean search; /* live items have search keys */
     gboolean supported; /* `leasehold agent` can run it in this build */
+    gboolean ends;      /* an item ends by itself: done */
 } LhPool;
 
 const LhPool *lh_pool_find(const char *name); /* NULL: there is no such pool */

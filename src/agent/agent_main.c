@@ -8,12 +8,14 @@
 #include "agent/agent.h"
 #include "agent/agent_http.h"
 #include "agent/cache_work.h"
+#include "agent/program_work.h"
 #include "base/config.h"
 #include "base/errors.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "etcd/contact.h"
 
+#include <errno.h>
 #include <glib-unix.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,13 +26,15 @@
 
 #define MAX_NODE_NAME    244
 #define MAX_LEASE_TTL_MS (10 * 60 * 1000)
+#define STOP_MS          10000 /* from SIGTERM to SIGKILL when an item is released */
 
 static const LhSetting agent_settings[] = {
-    {"pool", LH_SET_STRING, NULL, "POOL", "pool that this node belongs to: cache"},
+    {"pool", LH_SET_STRING, NULL, "POOL",
+     "pool that this node belongs to: cache, recovery, indexer, manager, worker"},
     {"name", LH_SET_STRING, NULL, "NAME",
      "name of the node; its id adds 8 hex digits at each start"},
     {"dataDir", LH_SET_STRING, NULL, "DIR",
-     "where snapshots are kept; one agent for each directory"},
+     "cache: where snapshots are kept, one agent for each directory; else where programs run"},
     {"capacity", LH_SET_SIZE, NULL, "100Gi",
      "bytes of snapshots it may hold (what its file system has)"},
     {"capacityItems", LH_SET_INT, "0", "N", "items it may hold; 0 is no limit"},
@@ -38,9 +42,14 @@ static const LhSetting agent_settings[] = {
     {"zone", LH_SET_STRING, NULL, "ZONE", "zone that it fails with"},
     {"listen", LH_SET_STRING, "127.0.0.1:0", "HOST:PORT", "address to serve on; port 0 is any"},
     {"advertiseUrl", LH_SET_STRING, NULL, "URL", "where others reach it (the address served on)"},
-    {"onLoad", LH_SET_STRING, NULL, "CMD", "program run when a snapshot is on the disk; no shell"},
-    {"onEvict", LH_SET_STRING, NULL, "CMD", "program run before its data is removed; no shell"},
-    {"exec", LH_SET_STRING, NULL, "CMD", "program run for each item; not in this build"},
+    {"onLoad", LH_SET_STRING, NULL, "CMD",
+     "program run when a snapshot is on the disk, or to prepare an item; no shell"},
+    {"onEvict", LH_SET_STRING, NULL, "CMD",
+     "program run before a snapshot is removed, or to release an item; no shell"},
+    {"exec", LH_SET_STRING, NULL, "CMD",
+     "recovery, worker: program run once for each item; indexer, manager: as long as it is held"},
+    {"execTimeout", LH_SET_DURATION, "24h", NULL,
+     "recovery, worker: after it a program of exec is killed; 0s is never"},
     {"hookTimeout", LH_SET_DURATION, "60s", NULL,
      "after it a program of on-load or on-evict is killed"},
     {NULL, LH_SET_STRING, NULL, NULL, NULL},
@@ -54,12 +63,14 @@ typedef struct {
     LhHttpServer *server;
     LhAgentHttp http;
     char *url, *prefix;
-    char **on_load, **on_evict;
+    char **on_load, **on_evict, **exec;
+    const LhPool *pool;
     LhEtcd *etcd;
     LhContact *contact;
     LhObjectStore *objects;
     LhHooks *hooks;
-    LhCacheWork *cache;
+    LhCacheWork *cache; /* one of the two */
+    LhProgramWork *programs;
     LhAgent *agent;
     gboolean stopping;
     GError *refused;
@@ -98,10 +109,32 @@ static gboolean check_pool(const LhConfig *c, GError **error)
     return TRUE;
 }
 
+/* Which programs the pool has a use for. */
+static gboolean check_programs(const LhConfig *c, GError **error)
+{
+    const LhPool *pool = lh_pool_find(lh_config_string(c, "pool"));
+    if (!pool->exclusive) {
+        if (lh_config_is_set(c, "exec"))
+            return bad(error, lh_config_source(c, "exec"), "has no use in the pool %s", pool->name);
+        return lh_config_is_set(c, "dataDir") ||
+               bad(error, "--data-dir", "is needed in the pool %s", pool->name);
+    }
+    if (pool->ends) {
+        for (guint i = 0; i < 2; i++) {
+            const char *hook = ((const char *const[]){"onLoad", "onEvict"})[i];
+            if (lh_config_is_set(c, hook))
+                return bad(error, lh_config_source(c, hook),
+                           "has no use in the pool %s, whose items end by themselves", pool->name);
+        }
+        return lh_config_is_set(c, "exec") ||
+               bad(error, "--exec", "is needed in the pool %s", pool->name);
+    }
+    return lh_config_is_set(c, "exec") || lh_config_is_set(c, "onLoad") ||
+           bad(error, "--exec", "or --on-load is needed in the pool %s", pool->name);
+}
+
 static gboolean check_settings(const LhConfig *c, GError **error)
 {
-    if (lh_config_is_set(c, "exec"))
-        return bad(error, lh_config_source(c, "exec"), "is not supported by this build");
     if (!check_pool(c, error))
         return FALSE;
     const char *name = lh_config_string(c, "name");
@@ -117,8 +150,8 @@ static gboolean check_settings(const LhConfig *c, GError **error)
     const char *zone = lh_config_string(c, "zone");
     if (zone != NULL && !lh_name_valid(zone, 253))
         return bad(error, lh_config_source(c, "zone"), "\"%.64s\" is not a valid name", zone);
-    if (!lh_config_is_set(c, "dataDir"))
-        return bad(error, "--data-dir", "is needed in the pool cache");
+    if (!check_programs(c, error))
+        return FALSE;
     gint64 ttl = lh_config_int(c, "leaseTtl");
     if (ttl < 1000 || ttl > MAX_LEASE_TTL_MS)
         return bad(error, lh_config_source(c, "leaseTtl"), "must be from 1s to 10m");
@@ -170,7 +203,10 @@ static char *with_slash(const char *prefix)
 static void on_registered(const char *id, gpointer data)
 {
     Program *p = data;
-    lh_cache_work_set_node(p->cache, id);
+    if (p->cache != NULL)
+        lh_cache_work_set_node(p->cache, id);
+    else
+        lh_program_work_set_node(p->programs, id);
     p->http.registered = TRUE;
 }
 
@@ -217,7 +253,28 @@ static gboolean start_server(Program *p, GError **error)
     return find_url(p, error);
 }
 
-static gboolean start_work(Program *p, GError **error)
+static gboolean start_programs(Program *p, GError **error)
+{
+    const LhConfig *c = p->config;
+    const char *directory = lh_config_string(c, "dataDir");
+    const LhProgramWorkOptions options = {
+        .pool = p->pool->name,
+        .ends = p->pool->ends,
+        .exec = (const char *const *)p->exec,
+        .on_load = (const char *const *)p->on_load,
+        .on_evict = (const char *const *)p->on_evict,
+        .directory = directory,
+        .hook_timeout_ms = lh_config_int(c, "hookTimeout"),
+        .exec_timeout_ms = lh_config_int(c, "execTimeout"),
+        .stop_ms = STOP_MS,
+    };
+    if (directory != NULL && g_mkdir_with_parents(directory, 0755) != 0)
+        return bad(error, lh_config_source(c, "dataDir"), "%s: %s", directory, g_strerror(errno));
+    p->programs = lh_program_work_new(p->env, &options);
+    return TRUE;
+}
+
+static gboolean start_cache(Program *p, GError **error)
 {
     const LhConfig *c = p->config;
     LhObjectStoreOptions objects = {0};
@@ -262,12 +319,16 @@ static void on_reached(gpointer data)
         .set = lh_config_string(c, "set"),
         .zone = lh_config_string(c, "zone"),
         .version = LEASEHOLD_VERSION,
-        .capacity_bytes = lh_cache_work_capacity(p->cache),
+        .capacity_bytes = p->cache != NULL ? lh_cache_work_capacity(p->cache)
+                                           : lh_config_int(c, "capacity"),
         .capacity_items = lh_config_int(c, "capacityItems"),
         .lease_ttl_s = (lh_config_int(c, "leaseTtl") + 999) / 1000,
         .metrics = p->metrics,
     };
-    p->agent = lh_agent_new(p->env, p->etcd, &options, lh_cache_work_base(p->cache), &funcs, p);
+    p->agent = lh_agent_new(p->env, p->etcd, &options,
+                            p->cache != NULL ? lh_cache_work_base(p->cache)
+                                             : lh_program_work_base(p->programs),
+                            &funcs, p);
 }
 
 static void on_refused(const GError *error, gpointer data)
@@ -297,6 +358,7 @@ static void program_clear(Program *p)
     lh_agent_free(p->agent);
     lh_http_server_free(p->server);
     lh_cache_work_free(p->cache);
+    lh_program_work_free(p->programs);
     lh_hooks_free(p->hooks);
     lh_store_free(p->objects);
     lh_contact_free(p->contact);
@@ -306,6 +368,7 @@ static void program_clear(Program *p)
     g_clear_pointer(&p->loop, g_main_loop_unref);
     g_strfreev(p->on_load);
     g_strfreev(p->on_evict);
+    g_strfreev(p->exec);
     g_free(p->url);
     g_free(p->prefix);
     g_clear_error(&p->refused);
@@ -316,8 +379,10 @@ static gboolean start(Program *p, GError **error)
 {
     if (!lh_config_setup_log(p->config, error) || !check_settings(p->config, error) ||
         !split_hook(p->config, "onLoad", &p->on_load, error) ||
-        !split_hook(p->config, "onEvict", &p->on_evict, error))
+        !split_hook(p->config, "onEvict", &p->on_evict, error) ||
+        !split_hook(p->config, "exec", &p->exec, error))
         return FALSE;
+    p->pool = lh_pool_find(lh_config_string(p->config, "pool"));
     p->prefix = with_slash(lh_config_string(p->config, "etcd.prefix"));
     p->env = lh_env_glib_new(NULL);
     p->loop = g_main_loop_new(NULL, FALSE);
@@ -326,7 +391,8 @@ static gboolean start(Program *p, GError **error)
     g_autofree char *version = lh_labels("version", LEASEHOLD_VERSION, NULL);
     lh_gauge_set(p->metrics, "build_info", version, 1);
     /* The port is open before anybody can hear of it. */
-    if (!start_server(p, error) || !start_etcd(p, error) || !start_work(p, error))
+    if (!start_server(p, error) || !start_etcd(p, error) ||
+        !(p->pool->exclusive ? start_programs(p, error) : start_cache(p, error)))
         return FALSE;
     lh_log(LH_LOG_INFO, "serving", "address", lh_http_server_address(p->server), "url", p->url,
            NULL);

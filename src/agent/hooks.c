@@ -146,8 +146,7 @@ static void own_group(gpointer data G_GNUC_UNUSED)
     setpgid(0, 0);
 }
 
-/* A descriptor that reads @text from its beginning; -1 with errno. */
-static int text_fd(const char *text)
+int lh_hook_input_fd(const char *text)
 {
     int fd = memfd_create("leasehold-hook-input", MFD_CLOEXEC);
     gsize n = strlen(text);
@@ -169,7 +168,7 @@ static gboolean spawn(Run *run, const LhHookCall *call, GError **error)
     int out[2];
     if (!g_unix_open_pipe(out, FD_CLOEXEC, error))
         return FALSE;
-    int in = text_fd(call->input);
+    int in = lh_hook_input_fd(call->input);
     if (in < 0) {
         g_set_error(error, LH_ERROR, LH_ERR_IO, "memory file: %s", g_strerror(errno));
         close(out[0]);

@@ -49,5 +49,8 @@ LhHookRun lh_hooks_run(LhHooks *hooks, const LhHookCall *call, LhHookDone done, 
 void lh_hooks_cancel(LhHooks *hooks, LhHookRun *run);
 void lh_hooks_free(LhHooks *hooks); /* kills all that run; accepts NULL */
 
+/* A descriptor (close-on-exec) that reads @text from its beginning; -1 with errno. */
+int lh_hook_input_fd(const char *text);
+
 /* Splits a command as a shell would split words, once, at the start. Errors: LH_ERR_INVALID. */
 char **lh_hook_split(const char *command, GError **error);

@@ -23,11 +23,12 @@ struct LhItemWriter {
     const LhItemWriterFuncs *funcs;
     gpointer data;
     char *item_key, *assignment_key;
-    gint64 mod_rev;     /* of the item key; 0: it does not exist */
-    gboolean touched;   /* the newest content has not been sent */
-    gboolean unsure;    /* an attempt of `write` may have been applied */
-    gboolean must_read; /* … and nothing may be sent before reading back */
-    LhItemWrite write;  /* the one in flight, or the last */
+    gint64 mod_rev;      /* of the item key; 0: it does not exist */
+    gboolean touched;    /* the newest content has not been sent */
+    gboolean unsure;     /* an attempt of `write` may have been applied */
+    gboolean given_away; /* what is committed has no lease: a controller takes it away */
+    gboolean must_read;  /* … and nothing may be sent before reading back */
+    LhItemWrite write;   /* the one in flight, or the last */
     guint attempt;
     LhCallId call;
     LhTimer *pause;
@@ -69,9 +70,15 @@ static void settle(LhItemWriter *w, gint64 mod_rev)
     w->unsure = w->must_read = FALSE;
     LhItemWrite done = w->write;
     w->write = (LhItemWrite){0};
+    w->given_away = done.leaseless;
     if (w->funcs->committed(&done, w->data))
         kick(w);
     write_clear(&done);
+}
+
+static gint64 item_lease(const LhItemWriter *w)
+{
+    return w->write.leaseless ? 0 : w->scope->lease;
 }
 
 static const LhKv *kv_of(const LhTxnReply *reply, gsize i)
@@ -89,7 +96,7 @@ static void look(LhItemWriter *w, const LhTxnReply *reply)
     gint64 present = item != NULL ? item->mod_rev : 0;
     gboolean landed = w->write.erase
                           ? item == NULL
-                          : w->unsure && item != NULL && item->lease == w->scope->lease &&
+                          : w->unsure && item != NULL && item->lease == item_lease(w) &&
                                 item->value_len == strlen(w->write.value) &&
                                 memcmp(item->value, w->write.value, item->value_len) == 0;
     gboolean waits_for_order = !w->write.erase && (assignment != NULL ? assignment->mod_rev : 0) !=
@@ -174,7 +181,7 @@ static void send(LhItemWriter *w)
     LhTxnOp ops[2];
     gsize n_ops = 0;
     ops[n_ops++] = write->erase ? lh_txn_delete(w->item_key)
-                                : lh_txn_put(w->item_key, write->value, w->scope->lease);
+                                : lh_txn_put(w->item_key, write->value, item_lease(w));
     if (write->search == LH_SEARCH_PUT)
         ops[n_ops++] = lh_txn_put(write->search_key, write->search_value, w->scope->lease);
     else if (write->search == LH_SEARCH_DELETE)
@@ -234,7 +241,7 @@ void lh_item_writer_hurry(LhItemWriter *w)
 
 gint64 lh_item_writer_revision(const LhItemWriter *w)
 {
-    return w->call != 0 || w->unsure || w->must_read ? -1 : w->mod_rev;
+    return w->call != 0 || w->unsure || w->must_read || w->given_away ? -1 : w->mod_rev;
 }
 
 void lh_item_writer_free(LhItemWriter *w)

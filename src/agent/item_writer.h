@@ -21,6 +21,7 @@ typedef enum { LH_SEARCH_KEEP, LH_SEARCH_PUT, LH_SEARCH_DELETE } LhSearchOp;
 /* One write. Strings are owned (g_free), NULL where unused. */
 typedef struct {
     gboolean erase;        /* delete the item key */
+    gboolean leaseless;    /* the item key is put without the lease */
     LhItemState state;     /* what value says */
     char *value;           /* of the item */
     gint64 assignment_rev; /* must be the assignment's mod revision; 0: it must not exist */
@@ -55,7 +56,8 @@ LhItemWriter *lh_item_writer_new(const LhItemScope *scope, const char *item_key,
 void lh_item_writer_touch(LhItemWriter *writer);
 /* A newer assignment has been heard of: a write that waits for it need not wait any longer. */
 void lh_item_writer_hurry(LhItemWriter *writer);
-/* Of the item key as last written, 0: it does not exist; -1: that is just being changed or found out. */
+/* Of the item key as last written, 0: it does not exist; -1: that is just being changed or found out, or it
+ * was put without the lease, and a controller may have taken it away. */
 gint64 lh_item_writer_revision(const LhItemWriter *writer);
 /* What is in flight may land or not. Accepts NULL; also inside committed. */
 void lh_item_writer_free(LhItemWriter *writer);

@@ -141,6 +141,8 @@ static void compose(LhItemWrite *write, gpointer data)
             item->since_state = write->state;
         }
         gboolean live = write->state == LH_ITEM_LIVE;
+        /* What is done is not lost when this node is, right after it; the controller takes it away. */
+        write->leaseless = item->set->o.exclusive && write->state == LH_ITEM_DONE;
         const LhAssignment *about = item->held != NULL ? item->held : item->assignment;
         gint64 total = about->size_bytes;
         const LhItem content = {
@@ -232,9 +234,12 @@ static void start_load(Item *item)
     item->progress_writes = 0;
     item->release_attempt = 0;
     item->order.want = LH_WANT_HELD; /* what was "other" is now what is being loaded */
-    lh_log(LH_LOG_INFO, "loading", "item", item->name, "snapshot", item->assignment->snapshot,
-           "uri", item->assignment->uri, "bytes",
-           lh_fmt("%" G_GINT64_FORMAT, item->assignment->size_bytes), NULL);
+    if (item->assignment->snapshot != NULL)
+        lh_log(LH_LOG_INFO, "loading", "item", item->name, "snapshot", item->assignment->snapshot,
+               "uri", item->assignment->uri, "bytes",
+               lh_fmt("%" G_GINT64_FORMAT, item->assignment->size_bytes), NULL);
+    else
+        lh_log(LH_LOG_INFO, "loading", "item", item->name, NULL);
     work->v->load(work, item->name, item->assignment);
 }
 

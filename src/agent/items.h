@@ -25,7 +25,8 @@ typedef struct {
     const char *id; /* "<node name>-<8 hex>" */
     gint64 lease;
     const char *registration_key;
-    gboolean search; /* live items have search keys (the cache pool) */
+    gboolean search;    /* live items have search keys (the cache pool) */
+    gboolean exclusive; /* a done is put without the lease: it outlives this node */
     void (*unregistered)(gpointer data);
     /* etcd has not got what was written there: it was restored from a backup. */
     void (*lost)(gpointer data);

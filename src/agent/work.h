@@ -1,7 +1,8 @@
 /*
  * What a pool's node really does with an item: loads it, serves it, releases it.
  *
- * Implemented by cache_work.c (files on a disk), and by the simulation (virtual work). Loop thread.
+ * Implemented by cache_work.c (files on a disk), program_work.c (programs that work on exclusive items),
+ * and by the simulation (virtual work). Loop thread.
  * The agent calls, the work answers through LhWorkFuncs, never inside a call. At most one thing is
  * under way for an item: load is answered by exactly one of ready, finished, failed, unless release
  * comes first, which is answered by exactly one released (after it the load is never answered).
@@ -41,6 +42,9 @@ typedef struct {
     /* From (TRUE) and until (FALSE) when others may use a ready item. May be NULL. */
     void (*serve)(LhAgentWork *work, const char *item, gboolean on);
     void (*release)(LhAgentWork *work, const char *item);
+    /* Exclusive pools: all work must have ended by @mono_ms, unless this is called again. Comes with
+     * each renewal of the lease, first of all after the registration. May be NULL. */
+    void (*deadline)(LhAgentWork *work, gint64 mono_ms);
     /* Forgets all items at once: loads end, nothing is served, whole data stays. */
     void (*drop)(LhAgentWork *work);
     /* Snapshots whose data is whole on the disk, most recent first. NULL: none. g_strfreev. */

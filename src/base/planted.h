@@ -36,10 +36,19 @@
     X(BRAKE_FORGETS, "brake-forgets", 3, "a new leader forgets what was evicted lately")           \
     X(LAST_GOOD_FORGOTTEN, "last-good-forgotten", 12,                                              \
       "a new leader withdraws the last good value")                                                \
+    X(RESTORE_LETS_GO, "restore-lets-go", 12, "what a Pending restore created expires")            \
+    X(RESTORE_TTL_AT_ONCE, "restore-ttl-at-once", 3, "a ttl is counted from the creation")         \
+    X(RESTORE_IN_REGULAR, "restore-in-regular", 3, "restored replicas are placed as regular ones") \
     X(FAILED_TOO_SOON, "failed-too-soon", 3, "a lost node is called failed at once")               \
     X(LIVE_WHILE_LOADING, "live-while-loading", 3, "a node says live while it loads")              \
     X(EVICTED_TOO_SOON, "evicted-too-soon", 3, "a node says evicted while it holds the data")      \
     X(WARM_UNCOMPARED, "warm-uncompared", 3, "a registration is written over without comparing")   \
+    X(PARTITION_PAST, "partition-past", 3, "an interval of a plan that has begun is replaced")     \
+    X(PARTITION_OVERFULL, "partition-overfull", 12, "what leaves a partition counts as gone")      \
+    X(WORKS_PAST_DEADLINE, "works-past-deadline", 24,                                              \
+      "an exclusive node works on past its lease's deadline")                                      \
+    X(LOST_NODE_NOT_FAILED, "lost-node-not-failed", 3,                                             \
+      "a lost node's task is given away before the node has failed")                               \
     X(DELETED_UNDECIDED, "deleted-undecided", 12, "data is deleted before that is decided")        \
     X(LISTING_ERROR_EMPTY, "listing-error-empty", 12,                                              \
       "a bucket's listing that failed is taken for an empty one")

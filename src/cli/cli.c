@@ -30,8 +30,14 @@ static const LhCliCommand commands[] = {
      lh_cmd_describe},
     {"delete", "KIND NAME… | -f FILE", "delete objects", "filename,dry-run", 0, G_MAXUINT, NULL,
      lh_cmd_delete},
+    {"edit", "KIND NAME", "change an object in your editor", NULL, 2, 2,
+     "The editor is $VISUAL, $EDITOR or vi. What is not accepted, or was changed meanwhile by\n"
+     "somebody else, is kept in a file.", lh_cmd_edit},
+    {"diff", "-f FILE", "what apply would change", "filename", 0, 0,
+     "Exits 0 when nothing differs and 1 when something does.", lh_cmd_diff},
     {"plan", "[CONTROLLER]", "what each controller would write now, and why", "from,record", 0, 1,
-     "Writes nothing. Exits 0 whether or not there is something to do.", lh_cmd_plan},
+     "Writes nothing. Exits 0 whether or not there is something to do.\n"
+     "--from FILE plans from recorded inputs, offline.", lh_cmd_plan},
     {"explain", "POOL/ITEM", "why an item is where it is, or nowhere", NULL, 1, 1, NULL,
      lh_cmd_explain},
     {"wait", "KIND NAME --for COND", "wait until something is true", "for,timeout", 2, 2,
@@ -42,7 +48,14 @@ static const LhCliCommand commands[] = {
      "  delete                    the object does not exist\n"
      "  jsonpath={PATH}[=VALUE]   the path has the value, or any\n"
      "Ends with 1 as soon as it cannot come true: the object is deleted or not valid, or its item\n"
-     "has failed for good.", lh_cmd_wait},
+     "has failed for good. Gives up after 30s, or --timeout.", lh_cmd_wait},
+    {"restore", "SERVICE --from TIME --to TIME", "bring old snapshots back for a while",
+     "from,to,ttl,name,wait,timeout", 1, 1,
+     "SERVICE is a service's name, or * for all. TIME is 2026-11-20T09:30:00Z, milliseconds since\n"
+     "1970, or so long ago: 7d. Every final snapshot that overlaps gets a replica in each set that\n"
+     "has none. --wait ends when all of them are live, and with 1 when one has failed for good;\n"
+     "without --timeout it waits as long as the manager tries. 4: the request was refused.",
+     lh_cmd_restore},
     {"leaders", "[move CONTROLLER INSTANCE]", "which instance leads which controller", NULL, 0, 3,
      "move hands a controller over to another instance without a restart.", lh_cmd_leaders},
     {"events", "", "what happened, and why", "watch,for", 0, 0,
@@ -53,6 +66,9 @@ static const LhCliCommand commands[] = {
      "plan", 1, 1, NULL, lh_cmd_confirm},
     {"cordon", "POOL/NODE-NAME", "place nothing more on a node", NULL, 1, 1, NULL, lh_cmd_cordon},
     {"uncordon", "POOL/NODE-NAME", "place items on a node again", NULL, 1, 1, NULL, lh_cmd_cordon},
+    {"top", "", "pools with capacity and use", NULL, 0, 0, NULL, lh_cmd_top},
+    {"completion", "bash|zsh|fish", "a script that completes this program's words", NULL, 1, 1,
+     "leasehold completion bash > /etc/bash_completion.d/leasehold", lh_cmd_completion},
     {"version", "", "version of this program and of the server", NULL, 0, 0, NULL, lh_cmd_version},
     {"help", "[COMMAND]", "this text, or a command's", NULL, 0, 1, NULL, NULL},
     {NULL, NULL, NULL, NULL, 0, 0, NULL, NULL},

@@ -7,81 +7,12 @@
  */
 #include "base/errors.h"
 #include "cli/internal.h"
-#include "cli/manifest.h"
 #include "cli/output.h"
+#include "cli/targets.h"
 
 #include <string.h>
 
 #define MAX_ATTEMPTS 5
-
-typedef struct {
-    const LhManifest *manifest;
-    const LhKindView *view;
-    const char *name;
-    char *object; /* "services/api-logs" */
-} Target;
-
-static void target_clear(gpointer data)
-{
-    g_free(((Target *)data)->object);
-}
-
-static gboolean target_of(const LhManifest *manifest, Target *target, GError **error)
-{
-    const char *kind = lh_json_get_string(manifest->object, "kind", NULL);
-    const cJSON *metadata = cJSON_GetObjectItemCaseSensitive(manifest->object, "metadata");
-    const char *name = lh_json_get_string(metadata, "name", NULL);
-    const LhKindView *view = kind != NULL ? lh_kind_view(kind) : NULL;
-    if (view == NULL || !view->desired) {
-        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s: kind: %s%s", manifest->source,
-                    kind != NULL ? kind : "is missing",
-                    kind == NULL   ? ""
-                    : view == NULL ? " is unknown"
-                                   : " is not written by people");
-        return FALSE;
-    }
-    if (name == NULL || name[0] == '\0') {
-        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s: metadata.name is missing",
-                    manifest->source);
-        return FALSE;
-    }
-    *target = (Target){manifest, view, name, g_strdup_printf("%s/%s", view->plural, name)};
-    return TRUE;
-}
-
-/* All objects of all files, each known and named once. */
-static GArray *targets_of(const GPtrArray *manifests, GError **error)
-{
-    g_autoptr(GArray) targets = g_array_new(FALSE, TRUE, sizeof(Target));
-    g_autoptr(GHashTable) seen = g_hash_table_new(g_str_hash, g_str_equal);
-    g_array_set_clear_func(targets, target_clear);
-    for (guint i = 0; i < manifests->len; i++) {
-        Target target;
-        if (!target_of(manifests->pdata[i], &target, error)) {
-            return NULL;
-        }
-        g_array_append_val(targets, target);
-        if (!g_hash_table_add(seen, target.object)) {
-            g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s: %s is there twice",
-                        target.manifest->source, target.object);
-            return NULL;
-        }
-    }
-    return g_steal_pointer(&targets);
-}
-
-static gboolean same_member(const cJSON *a, const cJSON *b, const char *path)
-{
-    const cJSON *x = lh_value_at(a, path), *y = lh_value_at(b, path);
-    gboolean x_empty = x == NULL || (cJSON_IsObject(x) && x->child == NULL);
-    gboolean y_empty = y == NULL || (cJSON_IsObject(y) && y->child == NULL);
-    return x_empty || y_empty ? x_empty == y_empty : cJSON_Compare(x, y, TRUE);
-}
-
-static gint64 revision_of(const cJSON *object)
-{
-    return lh_json_get_int(lh_value_at(object, "metadata"), "revision", 0);
-}
 
 /* Would writing @body change @before? The server says what it would be, defaults filled in. */
 static gboolean would_change(LhCli *cli, const char *path, const char *body, const cJSON *before,
@@ -89,15 +20,13 @@ static gboolean would_change(LhCli *cli, const char *path, const char *body, con
 {
     g_autofree char *dry_path = g_strconcat(path, "?dryRun=true", NULL);
     g_autoptr(cJSON) after = lh_client_call(cli->client, "PUT", dry_path, body, NULL, NULL, error);
-    *changes = after != NULL &&
-               (lh_value_at(before, "error") != NULL || !same_member(before, after, "spec") ||
-                !same_member(before, after, "metadata.labels"));
+    *changes = after != NULL && lh_objects_differ(before, after);
     return after != NULL;
 }
 
 /* One attempt. NULL and an error, or static text that says what was done. */
-static const char *apply_once(LhCli *cli, const Target *target, const char *body, gint64 *revision,
-                              GError **error)
+static const char *apply_once(LhCli *cli, const LhTarget *target, const char *body,
+                              gint64 *revision, GError **error)
 {
     g_autofree char *path = lh_client_path(target->view->plural, target->name);
     g_autofree char *put_path = g_strconcat(path, cli->o.dry_run ? "?dryRun=true" : "", NULL);
@@ -110,7 +39,7 @@ static const char *apply_once(LhCli *cli, const Target *target, const char *body
     }
     if (before != NULL) {
         gboolean changes;
-        *revision = revision_of(before);
+        *revision = lh_object_revision(before);
         if (!would_change(cli, path, body, before, &changes, error)) {
             return NULL;
         }
@@ -125,11 +54,11 @@ static const char *apply_once(LhCli *cli, const Target *target, const char *body
     if (after == NULL) {
         return NULL;
     }
-    *revision = revision_of(after);
+    *revision = lh_object_revision(after);
     return before == NULL ? "created" : "configured";
 }
 
-static gboolean apply_one(LhCli *cli, const Target *target, GError **error)
+static gboolean apply_one(LhCli *cli, const LhTarget *target, GError **error)
 {
     g_autofree char *body = lh_json_print(target->manifest->object);
     for (guint attempt = 1;; attempt++) {
@@ -167,7 +96,7 @@ static gboolean prune_kind(LhCli *cli, const LhKindView *view, GHashTable *kept,
         g_autofree char *path = lh_client_path(view->plural, lh_object_name(object));
         g_autofree char *full = g_strconcat(path, cli->o.dry_run ? "?dryRun=true" : "", NULL);
         g_autofree char *condition = g_strdup_printf("If-Match: \"%" G_GINT64_FORMAT "\"",
-                                                     revision_of(object));
+                                                     lh_object_revision(object));
         g_autoptr(cJSON) reply = lh_client_call(cli->client, "DELETE", full, NULL, condition, NULL,
                                                 error);
         if (reply == NULL) {
@@ -184,7 +113,7 @@ static gboolean prune(LhCli *cli, const GArray *targets, GError **error)
     guint n;
     const LhKindView *views = lh_kind_views(&n);
     for (guint i = 0; i < targets->len; i++) {
-        g_hash_table_add(kept, g_array_index(targets, Target, i).object);
+        g_hash_table_add(kept, g_array_index(targets, LhTarget, i).object);
     }
     for (guint i = 0; i < n; i++) {
         if (views[i].desired && !prune_kind(cli, &views[i], kept, error)) {
@@ -194,42 +123,21 @@ static gboolean prune(LhCli *cli, const GArray *targets, GError **error)
     return TRUE;
 }
 
-static gboolean load_all(LhCli *cli, GPtrArray *manifests, GError **error)
-{
-    if (cli->o.files == NULL) {
-        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "apply: -f FILE is missing");
-        return FALSE;
-    }
-    if (cli->o.prune != (cli->o.selector != NULL && cli->o.selector[0] != '\0')) {
-        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "apply: --prune and -l SELECTOR go together");
-        return FALSE;
-    }
-    for (guint i = 0; cli->o.files[i] != NULL; i++) {
-        if (!lh_manifest_load(cli->o.files[i], manifests, error)) {
-            return FALSE;
-        }
-    }
-    if (manifests->len == 0) {
-        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s: no objects in it", cli->o.files[0]);
-        return FALSE;
-    }
-    return TRUE;
-}
-
 int lh_cmd_apply(LhCli *cli, char **args, GError **error)
 {
     g_autoptr(GPtrArray) manifests = lh_manifests_new();
-    if (!load_all(cli, manifests, error)) {
+    if (cli->o.prune != (cli->o.selector != NULL && cli->o.selector[0] != '\0')) {
+        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "apply: --prune and -l SELECTOR go together");
         return LH_EXIT_USAGE;
     }
-    g_autoptr(GArray) targets = targets_of(manifests, error);
+    g_autoptr(GArray) targets = lh_targets_load(cli, manifests, error);
     if (targets == NULL) {
         return LH_EXIT_USAGE;
     }
     int code = LH_EXIT_DONE;
     for (guint i = 0; i < targets->len; i++) {
         g_autoptr(GError) local = NULL;
-        if (apply_one(cli, &g_array_index(targets, Target, i), &local)) {
+        if (apply_one(cli, &g_array_index(targets, LhTarget, i), &local)) {
             continue;
         }
         int this_code = lh_cli_report(cli, local);

@@ -45,9 +45,9 @@ typedef enum {
 /* One member for each option of options.c. */
 typedef struct {
     char *server, *token_file, *cacert, *cert, *key, *output, *selector, *from, *record, *condition,
-        *timeout, *plan;
+        *timeout, *plan, *to, *ttl, *name;
     char **files;
-    gboolean help, watch, dry_run, prune;
+    gboolean help, watch, dry_run, prune, wait;
 } LhCliOptions;
 
 typedef struct LhCli LhCli;
@@ -89,15 +89,20 @@ void lh_options_clear(LhCliOptions *options);
 
 /* The commands: cmd_<name>.c */
 int lh_cmd_apply(LhCli *cli, char **args, GError **error);
+int lh_cmd_completion(LhCli *cli, char **args, GError **error);
 int lh_cmd_confirm(LhCli *cli, char **args, GError **error);
 int lh_cmd_cordon(LhCli *cli, char **args, GError **error);
 int lh_cmd_delete(LhCli *cli, char **args, GError **error);
 int lh_cmd_describe(LhCli *cli, char **args, GError **error);
+int lh_cmd_diff(LhCli *cli, char **args, GError **error);
+int lh_cmd_edit(LhCli *cli, char **args, GError **error);
 int lh_cmd_events(LhCli *cli, char **args, GError **error);
 int lh_cmd_explain(LhCli *cli, char **args, GError **error);
 int lh_cmd_get(LhCli *cli, char **args, GError **error);
 int lh_cmd_leaders(LhCli *cli, char **args, GError **error);
 int lh_cmd_plan(LhCli *cli, char **args, GError **error);
+int lh_cmd_restore(LhCli *cli, char **args, GError **error);
 int lh_cmd_retry(LhCli *cli, char **args, GError **error);
+int lh_cmd_top(LhCli *cli, char **args, GError **error);
 int lh_cmd_version(LhCli *cli, char **args, GError **error);
 int lh_cmd_wait(LhCli *cli, char **args, GError **error);

@@ -31,6 +31,8 @@ static const LhColumn services[] = {
     VALID,
     {"SETS", LH_COLUMN_TEXT, "spec.cache.sets", TRUE},
     {"PATTERN", LH_COLUMN_TEXT, "spec.pattern", TRUE},
+    {"THROUGHPUT/S", LH_COLUMN_SIZE, "spec.throughputBytesPerSecond", TRUE},
+    {"ALLOCATED", LH_COLUMN_CONDITION, "Allocated", TRUE},
     REVISION, END};
 static const LhColumn seeds[] = {
     NAME,
@@ -61,7 +63,11 @@ static const LhColumn restores[] = {
     {"FROM", LH_COLUMN_TEXT, "spec.startTime", FALSE},
     {"TO", LH_COLUMN_TEXT, "spec.endTime", FALSE},
     {"TTL", LH_COLUMN_TEXT, "spec.ttl", FALSE},
+    {"PHASE", LH_COLUMN_TEXT, "status.phase", FALSE},
+    {"LIVE", LH_COLUMN_RATIO, "status.live/status.replicas", FALSE},
+    {"UNTIL", LH_COLUMN_UNTIL, "status.until", FALSE},
     VALID,
+    {"MESSAGE", LH_COLUMN_TEXT, "status.message", TRUE},
     {"SNAPSHOTS", LH_COLUMN_TEXT, "spec.snapshots", TRUE},
     REVISION, END};
 static const LhColumn nodepolicies[] = {
@@ -95,6 +101,8 @@ static const LhColumn recoverytasks[] = {
     {"PARTITION", LH_COLUMN_TEXT, "partition", FALSE},
     {"START", LH_COLUMN_TEXT, "startOffset", FALSE},
     {"END", LH_COLUMN_TEXT, "endOffset", FALSE},
+    {"STATE", LH_COLUMN_TEXT, "status.state", FALSE},
+    {"OWNER", LH_COLUMN_TEXT, "status.owner", FALSE},
     VALID,
     {"AGE", LH_COLUMN_AGE, "createdAt", FALSE},
     REVISION, END};
@@ -130,7 +138,12 @@ static const LhColumn retries[] = {
     {"MESSAGE", LH_COLUMN_TEXT, "message", FALSE},
     REVISION, END};
 static const LhColumn partitionplans[] = {
-    NAME, {"INTERVALS", LH_COLUMN_COUNT, "history", FALSE}, REVISION, END};
+    NAME,
+    {"PARTITIONS", LH_COLUMN_COUNT, "history.last.partitions", FALSE},
+    {"FROM", LH_COLUMN_UNTIL, "history.last.start", FALSE},
+    {"INTERVALS", LH_COLUMN_COUNT, "history", FALSE},
+    {"NAMES", LH_COLUMN_TEXT, "history.last.partitions", TRUE},
+    REVISION, END};
 static const LhColumn restoreprogress[] = {
     NAME,
     {"PHASE", LH_COLUMN_TEXT, "phase", FALSE},
@@ -285,7 +298,11 @@ const cJSON *lh_value_at(const cJSON *object, const char *path)
     while (object != NULL) {
         gsize len = strcspn(path, ".");
         g_autofree char *name = g_strndup(path, len);
-        object = cJSON_GetObjectItemCaseSensitive(object, name);
+        if (cJSON_IsArray(object))
+            object = strcmp(name, "last") == 0 && object->child != NULL ? object->child->prev
+                                                                        : NULL;
+        else
+            object = cJSON_GetObjectItemCaseSensitive(object, name);
         if (path[len] == '\0') {
             return object;
         }

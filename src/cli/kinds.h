@@ -41,7 +41,7 @@ const LhKindView *lh_kind_view(const char *name);
 const LhKindView *lh_kind_view_or(const char *name, GError **error);
 const LhKindView *lh_kind_views(guint *n);
 
-/* The value at "a.b.c", or NULL. */
+/* The value at "a.b.c", or NULL. Of an array "last" is the last element. */
 const cJSON *lh_value_at(const cJSON *object, const char *path);
 const char *lh_object_name(const cJSON *object); /* metadata.name, or "" */
 const cJSON *lh_object_condition(const cJSON *object, const char *type);

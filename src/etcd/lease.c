@@ -150,6 +150,8 @@ static void extend(LhLease *lease, gint64 sent_ms, gint64 ttl_s)
         lease->doubt = lh_timer_at(lease->env, lease->deadline_ms, on_doubt, lease);
     lh_timer_clear(lease->env, &lease->next);
     lease->next = lh_timer_at(lease->env, sent_ms + lease->ttl_ms / 3, on_next, lease);
+    if (lease->funcs.extended != NULL)
+        lease->funcs.extended(lease->data);
 }
 
 static void on_granted(gint64 id, gint64 ttl_s, const GError *error, gpointer data)

@@ -16,6 +16,9 @@ typedef struct {
     void (*granted)(gint64 lease, gint64 ttl_s, gpointer data);
     /* The local deadline has passed without an answer: in doubt. Renewing goes on. May be NULL. */
     void (*doubt)(gpointer data);
+    /* The local deadline has moved (lh_lease_deadline_ms). Must not free or restart the lease. May be
+     * NULL. */
+    void (*extended)(gpointer data);
     /* An answer came after the deadline, with or without a doubt before it (a process that stood still hears
      * of both at once): the lease lives after all. May be NULL. */
     void (*renewed)(gpointer data);

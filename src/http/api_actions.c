@@ -5,6 +5,7 @@
 #include "base/errors.h"
 #include "base/json.h"
 #include "controllers/explain.h"
+#include "controllers/fleet.h"
 #include "http/api_internal.h"
 #include "runtime/record.h"
 
@@ -97,12 +98,17 @@ static void handle_explain(LhHttpRequest *request, gpointer data)
     const char *rest = lh_http_rest(request), *slash = strchr(rest, '/'), *state = NULL;
     g_autofree char *pool = slash == NULL ? NULL : g_strndup(rest, (gsize)(slash - rest));
     LhPlanContext context;
-    gconstpointer index = lh_runtime_index(
-        api->options.runtime, lh_runtime_controllers(api->options.runtime)[0], &context);
-    g_autoptr(GPtrArray) lines = slash == NULL
-                                     ? NULL
-                                     : lh_explain(index, &context, pool, slash + 1, &state);
+    gboolean cache = g_strcmp0(pool, LH_POOL_CACHE) == 0;
+    gconstpointer index = cache ? lh_runtime_index(api->options.runtime,
+                                                   lh_runtime_controllers(api->options.runtime)[0],
+                                                   &context)
+                                : lh_api_pools(api, &context);
+    g_autoptr(GPtrArray) lines = NULL;
     GString *out;
+
+    if (slash != NULL && index != NULL)
+        lines = cache ? lh_explain(index, &context, pool, slash + 1, &state)
+                      : lh_explain_pool(index, &context, pool, slash + 1, &state);
 
     if (lines == NULL) {
         lh_http_reply_problem(request, 404, NULL, "nothing is known of item %s", rest);

@@ -21,6 +21,9 @@ struct LhApi {
 cJSON *lh_view_object(const LhApi *api, const LhObject *object);
 char *lh_view_text(const LhApi *api, const LhObject *object); /* the same as text; g_free */
 
+/* The index of the exclusive pools, and a context for it; NULL: no controller of this runtime reads one. */
+gconstpointer lh_api_pools(const LhApi *api, LhPlanContext *context);
+
 typedef struct LhSelector LhSelector;
 /* "a=b,c!=d,e,!f"; NULL or "": selects all. Errors: LH_ERR_INVALID. */
 LhSelector *lh_selector_parse(const char *text, GError **error);

@@ -1,5 +1,5 @@
 /*
- * Get, list, put and delete of objects. Lists without a limit show the mirror's revision; lists in pages
+ * Get, list, put, create (restores) and delete of objects. Lists without a limit show the mirror's revision; lists in pages
  * read etcd at one revision, which is what makes them consistent. Only desired kinds can be written, with
  * a compare where the client gave one.
  */
@@ -294,6 +294,7 @@ typedef struct {
     LhKind kind;
     char *name, *value;
     gboolean deleting;
+    gboolean creating; /* it must not exist */
 } Write;
 
 static void write_free(Write *write)
@@ -310,7 +311,9 @@ static void on_written(const LhTxnReply *reply, const GError *error, gpointer da
     if (error != NULL) {
         lh_http_reply_error(write->request, error);
     } else if (!reply->succeeded) {
-        lh_http_reply_problem(write->request, 412, NULL, "%s %s was changed or does not exist",
+        lh_http_reply_problem(write->request, 412, NULL,
+                              write->creating ? "%s %s exists already"
+                                              : "%s %s was changed or does not exist",
                               lh_kind_info(write->kind)->name, write->name);
     } else if (write->deleting) {
         lh_http_reply_json(
@@ -337,7 +340,14 @@ void lh_api_put_desired(LhApi *api, LhHttpRequest *request, LhKind kind, const c
         .compares = compare, .n_compares = compare == NULL ? 0 : 1, .success = ops, .n_success = 2};
     Write *write = g_new0(Write, 1);
 
-    *write = (Write){api, request, kind, g_strdup(name), value, FALSE};
+    *write = (Write){
+        .api = api,
+        .request = request,
+        .kind = kind,
+        .name = g_strdup(name),
+        .value = value,
+        .creating = compare != NULL && compare->result == LH_CMP_EQUAL && compare->number == 0,
+    };
     lh_etcd_txn(api->options.etcd, &txn, on_written, write);
 }
 
@@ -348,7 +358,9 @@ static gboolean wants_dry_run(LhHttpRequest *request)
     return text != NULL && strcmp(text, "false") != 0 && strcmp(text, "0") != 0;
 }
 
-static void handle_put(LhApi *api, LhHttpRequest *request, LhKind kind, const char *name)
+/* @create: it must not exist, whether or not the client says so. */
+static void put_body(LhApi *api, LhHttpRequest *request, LhKind kind, const char *name,
+                     gboolean create)
 {
     g_autofree char *key = lh_api_etcd_key(api, kind, name);
     g_autoptr(GError) error = NULL;
@@ -360,6 +372,10 @@ static void handle_put(LhApi *api, LhHttpRequest *request, LhKind kind, const ch
 
     if (!precondition(request, key, &compare, &compared))
         return;
+    if (create && !compared) {
+        compare = lh_compare_mod(key, 0);
+        compared = TRUE;
+    }
     value = lh_api_desired_value(kind, name, body, len, &error);
     if (value == NULL) {
         lh_api_reply_invalid(request, error);
@@ -373,6 +389,35 @@ static void handle_put(LhApi *api, LhHttpRequest *request, LhKind kind, const ch
     } else {
         lh_api_put_desired(api, request, kind, name, value, compared ? &compare : NULL);
     }
+}
+
+static void handle_put(LhApi *api, LhHttpRequest *request, LhKind kind, const char *name)
+{
+    put_body(api, request, kind, name, FALSE);
+}
+
+/* POST: under the name that the body gives, or a new one: "restore-20261120-093000-1f3a". */
+static void handle_create(LhApi *api, LhHttpRequest *request, LhKind kind)
+{
+    gsize len;
+    const char *body = lh_http_body(request, &len);
+    g_autoptr(cJSON) json = lh_json_parse(body, len, LH_JSON_MAX_BYTES, NULL);
+    const cJSON *metadata = cJSON_GetObjectItemCaseSensitive(json, "metadata");
+    const cJSON *name = cJSON_GetObjectItemCaseSensitive(metadata, "name");
+    g_autofree char *made = NULL;
+
+    if (name != NULL && !cJSON_IsNull(name) && !cJSON_IsString(name)) {
+        lh_http_reply_problem(request, 422, "metadata.name", "must be a string");
+        return;
+    }
+    if (name == NULL || cJSON_IsNull(name)) {
+        g_autoptr(GDateTime) now = g_date_time_new_from_unix_utc(lh_wall_ms(api->options.env) /
+                                                                 1000);
+        g_autofree char *time = g_date_time_format(now, "%Y%m%d-%H%M%S");
+        made = g_strdup_printf("restore-%s-%04x", time,
+                               (guint)lh_random_below(api->options.env, 0x10000));
+    }
+    put_body(api, request, kind, made != NULL ? made : name->valuestring, TRUE);
 }
 
 static void handle_delete(LhApi *api, LhHttpRequest *request, LhKind kind, const char *name)
@@ -398,7 +443,8 @@ static void handle_delete(LhApi *api, LhHttpRequest *request, LhKind kind, const
     txn.compares = &compare;
     txn.n_compares = compared ? 1 : 0;
     write = g_new0(Write, 1);
-    *write = (Write){api, request, kind, g_strdup(name), NULL, TRUE};
+    *write = (Write){
+        .api = api, .request = request, .kind = kind, .name = g_strdup(name), .deleting = TRUE};
     lh_etcd_txn(api->options.etcd, &txn, on_written, write);
 }
 
@@ -422,6 +468,8 @@ static void handle(LhHttpRequest *request, gpointer data)
     if (slash == NULL || slash[1] == '\0') {
         if (reads)
             handle_list(api, request, kind);
+        else if (strcmp(method, "POST") == 0 && kind == LH_KIND_RESTORE)
+            handle_create(api, request, kind);
         else
             lh_http_reply_problem(request, 405, NULL, "a list can only be read");
         return;
@@ -447,6 +495,7 @@ void lh_api_objects_routes(LhApi *api)
         {"GET", "/v1/*", LH_ROLE_VIEWER},
         {"PUT", "/v1/confirmations/*", LH_ROLE_ADMIN},
         {"DELETE", "/v1/confirmations/*", LH_ROLE_ADMIN},
+        {"POST", "/v1/restores", LH_ROLE_OPERATOR},
         {"PUT", "/v1/*", LH_ROLE_OPERATOR},
         {"DELETE", "/v1/*", LH_ROLE_OPERATOR},
     };

@@ -4,6 +4,7 @@
  */
 #include "base/errors.h"
 #include "base/json.h"
+#include "controllers/explain.h"
 #include "etcd/lease.h"
 #include "http/api_internal.h"
 
@@ -87,6 +88,52 @@ static cJSON *merged_status(const LhApi *api, const LhObject *object)
     return status;
 }
 
+gconstpointer lh_api_pools(const LhApi *api, LhPlanContext *context)
+{
+    const LhController *const *controllers = lh_runtime_controllers(api->options.runtime);
+
+    for (guint i = 0; controllers[i] != NULL; i++)
+        if (controllers[i]->index == &lh_pools_index)
+            return lh_runtime_index(api->options.runtime, controllers[i], context);
+    return NULL;
+}
+
+/* Where a recovery task is: that is in no Status, it follows from what exists. */
+static cJSON *add_place(const LhApi *api, const LhObject *task, cJSON *status)
+{
+    LhPlanContext context;
+    gconstpointer pools = lh_api_pools(api, &context);
+    const LhPoolView *view = pools == NULL ? NULL : lh_pools_view(pools, LH_POOL_RECOVERY);
+    const LhPoolItem *item = view == NULL ? NULL : lh_pool_item(view, task->name);
+    const char *owner;
+
+    if (item == NULL)
+        return status;
+    if (status == NULL)
+        status = cJSON_CreateObject();
+    cJSON_AddStringToObject(status, "state", lh_pool_item_state(item, &owner));
+    if (owner != NULL)
+        cJSON_AddStringToObject(status, "owner", owner);
+    return status;
+}
+
+/* What has become of a Restore: its RestoreProgress, beside the conditions. */
+static cJSON *with_progress(const LhApi *api, const LhObject *object, cJSON *status)
+{
+    const LhObject *progress = lh_mirror_get(api->options.mirror, LH_KIND_RESTOREPROGRESS,
+                                             object->name);
+    g_autoptr(cJSON) json = progress != NULL && lh_object_known(progress)
+                                ? printed(LH_KIND_RESTOREPROGRESS, progress)
+                                : NULL;
+
+    if (json == NULL)
+        return status;
+    if (status == NULL)
+        status = cJSON_CreateObject();
+    add_missing(status, json);
+    return status;
+}
+
 static void add_metadata(cJSON *view, const LhObject *object, gboolean labels)
 {
     cJSON *metadata = cJSON_AddObjectToObject(view, "metadata");
@@ -156,6 +203,10 @@ cJSON *lh_view_object(const LhApi *api, const LhObject *object)
         add_metadata(view, object, FALSE);
     }
     status = merged_status(api, object);
+    if (object->kind == LH_KIND_RECOVERYTASK && lh_object_known(object))
+        status = add_place(api, object, status);
+    if (object->kind == LH_KIND_RESTORE)
+        status = with_progress(api, object, status);
     if (status != NULL)
         cJSON_AddItemToObject(view, "status", status);
     return view;

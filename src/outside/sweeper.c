@@ -18,8 +18,7 @@ typedef struct {
 
 /* What a walk has found so far. Grows with snapshots and directories of nobody's, not with objects. */
 typedef struct {
-    /* Set of hashes of snapshots' names, and where uris overlap of uris too; a collision only hides a
-     * missing one. */
+    /* Set of hashes of snapshots' names; a collision only hides a missing one. */
     GHashTable *seen;
     GHashTable *units; /* uri -> Unit */
     gint64 objects, bytes, orphans;
@@ -41,8 +40,8 @@ typedef struct {
     gboolean asks_etcd;
     char *state;
     gint64 state_revision;
-    char *over;   /* version of the marker that was read; "": there was none */
-    guint rounds; /* how often somebody else was faster to write it */
+    char *over;     /* version of the marker that was read; "": there was none */
+    guint rounds;   /* how often somebody else was faster to write it */
     gboolean found; /* something lies in the root that has none */
     Listing listing;
 } Job;
@@ -338,38 +337,16 @@ static gpointer name_hash(const char *name)
     return GSIZE_TO_POINTER((gsize)hash | 1);
 }
 
-/* An object lies in it, and in all that it lies in. */
-static void note_seen(Job *job, const LhFleetSnapshot *owner, const char *directory)
+/* Of several whose uris overlap, the data is all of theirs. */
+static void mark_seen(const LhFleetSnapshot *owner, gpointer data)
 {
-    gboolean overlaps = fleet_of(job)->contests.n > 0;
-    g_autofree char *uri = overlaps ? g_strdup(directory) : NULL;
-
-    g_hash_table_add(job->listing.seen, name_hash(owner->name));
-    for (gsize len = overlaps ? strlen(uri) : 0; len > strlen(job->uri); len--) {
-        if (uri[len - 1] != '/')
-            continue;
-        uri[len] = '\0';
-        g_hash_table_add(job->listing.seen, name_hash(uri));
-    }
-}
-
-static gboolean was_seen(const Job *job, const LhFleet *fleet, const LhFleetSnapshot *snapshot)
-{
-    g_autofree char *uri = NULL;
-
-    if (g_hash_table_contains(job->listing.seen, name_hash(snapshot->name)))
-        return TRUE;
-    if (fleet->contests.n == 0)
-        return FALSE;
-    uri = lh_uri_text(&lh_fleet_snapshot_object(snapshot)->uri);
-    return g_hash_table_contains(job->listing.seen, name_hash(uri));
+    g_hash_table_add(data, name_hash(owner->name));
 }
 
 /* Whose the directory is; a Unit for it if it is nobody's. */
 static void enter(Job *job, const char *directory, gsize len)
 {
     Listing *listing = &job->listing;
-    const LhFleetSnapshot *owner = NULL;
     g_autofree char *uri = NULL;
 
     if (listing->directory != NULL && strlen(listing->directory) == len &&
@@ -380,9 +357,9 @@ static void enter(Job *job, const char *directory, gsize len)
     listing->unit = NULL;
     uri = g_strconcat(job->uri, listing->directory, NULL);
     /* What lies in the root itself is no directory's that may go. */
-    listing->claim = len == 0 ? LH_CLAIM_STRAY : lh_fleet_claim(fleet_of(job), uri, &owner);
+    listing->claim = len == 0 ? LH_CLAIM_STRAY : lh_fleet_claim(fleet_of(job), uri);
     if (listing->claim == LH_CLAIM_SNAPSHOT)
-        note_seen(job, owner, uri);
+        lh_fleet_uri_holders(fleet_of(job), uri, mark_seen, listing->seen);
     if (listing->claim != LH_CLAIM_NOBODY)
         return;
     listing->unit = g_hash_table_lookup(listing->units, uri);
@@ -463,7 +440,8 @@ static gint64 tell_missing(Job *job)
         const char *root = lh_fleet_root_of(fleet, &object->uri);
         LhObservation seen = answer_of(job, NULL);
         if (object->live || snapshot->has_deletion || object->o.mod_rev > job->revision ||
-            g_strcmp0(root, job->uri) != 0 || was_seen(job, fleet, snapshot))
+            g_strcmp0(root, job->uri) != 0 ||
+            g_hash_table_contains(job->listing.seen, name_hash(snapshot->name)))
             continue;
         seen.uri = NULL;
         seen.revision = object->o.mod_rev;

@@ -276,15 +276,28 @@ gboolean lh_placement_take_slot(LhPlacement *placement, const char *set_name, co
     return TRUE;
 }
 
+/* Whether all that is counted on @node is within it, and this class within its share. */
+static gboolean fits(const LhPlacement *placement, const LhPlaceNode *node, gboolean restored)
+{
+    gint64 reserve = placement->reserve_percent;
+    gint64 bytes = restored ? node->restored_bytes : node->used_bytes;
+    gint64 items = restored ? node->restored_items : node->used_items;
+
+    if (node->used_bytes + node->restored_bytes > node->capacity_bytes ||
+        bytes > share(node->capacity_bytes, reserve, restored))
+        return FALSE;
+    return node->capacity_items == 0 ||
+           (node->used_items + node->restored_items <= node->capacity_items &&
+            items <= share(node->capacity_items, reserve, restored));
+}
+
 gboolean lh_placement_give_up(LhPlacement *placement, const char *set_name, const char *node_id,
                               gint64 size_bytes, gboolean restored)
 {
     Set *set = g_hash_table_lookup(placement->sets, set_name);
     LhPlaceNode *node = find_node(placement, set, node_id);
 
-    if (node == NULL || (node->used_bytes + node->restored_bytes <= node->capacity_bytes &&
-                         (node->capacity_items == 0 ||
-                          node->used_items + node->restored_items <= node->capacity_items)))
+    if (node == NULL || fits(placement, node, restored))
         return FALSE;
     *(restored ? &node->restored_bytes : &node->used_bytes) -= size_bytes;
     *(restored ? &node->restored_items : &node->used_items) -= 1;

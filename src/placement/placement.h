@@ -76,8 +76,9 @@ LhPlaceAnswer lh_placement_place(LhPlacement *placement, const LhPlaceItem *item
  * id). False: there is none, or no such node. */
 gboolean lh_placement_take_slot(LhPlacement *placement, const char *set, const char *node_id);
 
-/* When more is counted on @node_id than it has room for (it came back smaller), takes an item of this size
- * off it. False: all that is counted there fits, or no such node. */
+/* When more is counted on @node_id than it has room for (it came back smaller), or more of the item's class
+ * than its share of the reserve, takes an item of this size off it. False: all that is counted there fits,
+ * or no such node. */
 gboolean lh_placement_give_up(LhPlacement *placement, const char *set, const char *node_id,
                               gint64 size_bytes, gboolean restored);
 

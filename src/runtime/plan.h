@@ -48,7 +48,7 @@ typedef struct {
     guint first_op, n_ops;
     guint first_reliance, n_reliances;
     guint first_event, n_events;
-    /* Not NULL: at most one commit a second for this key (Status). */
+    /* Not NULL: at most one commit a second for this key (Status, progress). */
     const char *throttle;
 } LhGroup;
 

@@ -14,10 +14,11 @@
 #include "tests/fakes/etcd_process.h"
 
 typedef struct {
-    guint replicas, nodes; /* the cluster of most rows */
-    guint few, many;       /* replicas of the other two clusters of row d */
-    guint snapshots;       /* of rows e and f */
-    guint limit_keys;      /* of one round of row a */
+    guint replicas, nodes;      /* the cluster of most rows */
+    guint few, many;            /* replicas of the other two clusters of row d */
+    guint snapshots;            /* of rows e and f */
+    guint services, partitions; /* of row p */
+    guint limit_keys;           /* of one round of row a */
     guint limit_rounds, converge_rounds, start_rounds, handover_rounds;
     guint samples; /* of rows c, d and i */
     guint watchers, requests_per_s;

@@ -212,7 +212,7 @@ char *cluster_key(const Cluster *cluster, const char *key_format, ...)
 }
 
 /* A desired object, and what admission would make of it. */
-static void put_accepted(const Cluster *cluster, const char *subject, const char *spec)
+void cluster_put_accepted(const Cluster *cluster, const char *subject, const char *spec)
 {
     g_autofree char *key = cluster_key(cluster, "desired/%s", subject);
     g_autofree char *value = g_strdup_printf("{\"spec\":%s}", spec);
@@ -251,9 +251,9 @@ static void put_services(const Cluster *cluster)
 
     for (guint i = 0; i < SERVICES; i++) {
         g_autofree char *subject = g_strdup_printf("services/svc-%02u", i);
-        put_accepted(cluster, subject, spec);
+        cluster_put_accepted(cluster, subject, spec);
     }
-    put_accepted(cluster, "settings/replica-creator", "{\"debounce\":\"0s\"}");
+    cluster_put_accepted(cluster, "settings/replica-creator", "{\"debounce\":\"0s\"}");
 }
 
 Cluster *cluster_new(const ClusterOptions *options)
@@ -273,7 +273,7 @@ Cluster *cluster_new(const ClusterOptions *options)
               options->nodes);
     put_services(cluster);
     spec = settings_spec(cluster, options->paused);
-    put_accepted(cluster, "settings/cache-assigner", spec);
+    cluster_put_accepted(cluster, "settings/cache-assigner", spec);
     fill(cluster, options->snapshots, cluster_snapshot, 0);
     if (options->replicated)
         fill(cluster, options->snapshots, cluster_replica, 0);

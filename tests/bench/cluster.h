@@ -30,6 +30,8 @@ typedef struct {
 Cluster *cluster_new(const ClusterOptions *options);
 void cluster_free(Cluster *cluster); /* leaves first; the keys stay; accepts NULL */
 
+/* A desired object ("settings/x") and its accepted copy. */
+void cluster_put_accepted(const Cluster *cluster, const char *subject, const char *spec);
 /* Settings of replica-creator and cache-assigner: no debounce; room for any number of loads. */
 void cluster_pause(Cluster *cluster, gboolean paused); /* the cache-assigner */
 /* Deletes all assignments, node by node. */

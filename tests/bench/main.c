@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ALL_ROWS "abcdefghi"
+#define ALL_ROWS "abcdefghip"
 
 static const Sizes full = {
     .replicas = 100000,
@@ -15,6 +15,8 @@ static const Sizes full = {
     .few = 1000,
     .many = 1000000,
     .snapshots = 1000000,
+    .services = 5000,
+    .partitions = 1000,
     .limit_keys = 20000,
     .limit_rounds = 6,
     .converge_rounds = 3,
@@ -35,6 +37,8 @@ static const Sizes quick = {
     .few = 100,
     .many = 100000,
     .snapshots = 100000,
+    .services = 500,
+    .partitions = 100,
     .limit_keys = 5000,
     .limit_rounds = 4,
     .converge_rounds = 2,
@@ -56,6 +60,8 @@ static const Sizes smoke = {
     .few = 50,
     .many = 500,
     .snapshots = 2000,
+    .services = 20,
+    .partitions = 10,
     .limit_keys = 300,
     .limit_rounds = 1,
     .converge_rounds = 2,
@@ -165,6 +171,8 @@ static void run(const char *rows)
 {
     if (any(rows, "h"))
         row_s3();
+    if (any(rows, "p"))
+        row_partitions();
     if (any(rows, "d"))
         other_cluster("few", bench.sizes.few);
     if (any(rows, "abcdgi"))
@@ -184,8 +192,9 @@ int main(int argc, char **argv)
     g_autofree char *rows = NULL;
 
     g_option_context_add_main_entries(context, options, NULL);
-    g_option_context_set_summary(context, "Measures rows a to i (all of them, if none is named); "
-                                          "tests/README.md says what each is.");
+    g_option_context_set_summary(context,
+                                 "Measures rows a to i and p (all of them, if none is named); "
+                                 "tests/README.md says what each is.");
     if (!g_option_context_parse(context, &argc, &argv, &error)) {
         fprintf(stderr, "tools/bench: %s\n", error->message);
         return 2;

@@ -56,6 +56,11 @@ void row_start(Cluster *cluster);
 /* (e) where each snapshot has a replica and an assignment; @manager is at rest. */
 void row_memory_placed(const Cluster *cluster, const Process *manager);
 
+/* ---- row_partitions.c ---- */
+
+/* (p) */
+void row_partitions(void);
+
 /* ---- row_s3.c ---- */
 
 /* (h) */

@@ -47,7 +47,10 @@ static void on_revoked(gpointer data)
     ((Keeping *)data)->done++;
 }
 
-static const LhLeaseFuncs lease_funcs = {on_granted, on_doubt, on_renewed, on_lost};
+static const LhLeaseFuncs lease_funcs = {.granted = on_granted,
+                                         .doubt = on_doubt,
+                                         .renewed = on_renewed,
+                                         .lost = on_lost};
 
 static gboolean is_granted(gpointer data)
 {

@@ -17,6 +17,7 @@ struct EtcdCluster {
     GPtrArray *members;   /* of EtcdProcess */
     GPtrArray *endpoints; /* NULL-ended; the members' */
     GPtrArray *relays;    /* one in front of each member's peer port, or none */
+    guint64 leaving;      /* the member that is being replaced */
 };
 
 static gboolean prepare(EtcdCluster *cluster, const EtcdClusterOptions *options, GPtrArray *peers,
@@ -211,4 +212,46 @@ void etcd_cluster_join(EtcdCluster *cluster)
     for (guint j = 0; j < cluster->relays->len; j++) {
         relay_refuse(cluster->relays->pdata[j], NULL);
     }
+}
+
+/* A request to any member but @i. A cluster that says @done has done it: an earlier answer was lost. */
+static gboolean post_to_another(const EtcdCluster *cluster, guint i, const char *path,
+                                const char *body, const char *done, GError **error)
+{
+    g_autoptr(GError) last = NULL;
+    for (guint j = 0; j < cluster->members->len; j++) {
+        if (j == i) {
+            continue;
+        }
+        g_clear_error(&last);
+        g_autofree char *reply = etcd_process_post(cluster->members->pdata[j], path, body, &last);
+        if (reply != NULL || strstr(last->message, done) != NULL) {
+            return TRUE;
+        }
+    }
+    g_propagate_error(error, g_steal_pointer(&last));
+    return FALSE;
+}
+
+gboolean etcd_cluster_remove(EtcdCluster *cluster, guint i, GError **error)
+{
+    if (etcd_process_pid(cluster->members->pdata[i]) != 0) {
+        cluster->leaving = ask(cluster, i, "member_id");
+    }
+    if (cluster->leaving == 0) {
+        g_set_error(error, LH_ERROR, LH_ERR_UNAVAILABLE, "member %u does not say who it is", i);
+        return FALSE;
+    }
+    g_autofree char *body = g_strdup_printf("{\"ID\":\"%" G_GUINT64_FORMAT "\"}", cluster->leaving);
+    etcd_process_kill(cluster->members->pdata[i]);
+    return post_to_another(cluster, i, "/v3/cluster/member/remove", body, "member not found",
+                           error);
+}
+
+gboolean etcd_cluster_add(EtcdCluster *cluster, guint i, GError **error)
+{
+    g_autofree char *peer = etcd_process_peer(cluster->members->pdata[i]);
+    g_autofree char *body = g_strdup_printf("{\"peerURLs\":[\"%s\"]}", strchr(peer, '=') + 1);
+    return post_to_another(cluster, i, "/v3/cluster/member/add", body, "Peer URLs already exists",
+                           error);
 }

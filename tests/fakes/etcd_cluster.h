@@ -35,3 +35,11 @@ gboolean etcd_cluster_move_leader(EtcdCluster *cluster, guint to, GError **error
 /* Cuts a member off from the others, not from its clients; and ends that. */
 void etcd_cluster_isolate(EtcdCluster *cluster, guint i);
 void etcd_cluster_join(EtcdCluster *cluster);
+
+/* A member is replaced in three steps. Kills it, and takes it out of the cluster; its data stay where they
+ * are. */
+gboolean etcd_cluster_remove(EtcdCluster *cluster, guint i, GError **error);
+/* The cluster expects a new one at the same address, which etcd_process_rejoin() starts. */
+gboolean etcd_cluster_add(EtcdCluster *cluster, guint i, GError **error);
+/* Both may be called again after a failure: for some seconds after a trouble the cluster refuses them. Both may
+ * be called by another thread than the one that started the members. */

@@ -30,6 +30,7 @@ struct EtcdProcess {
     guint16 client_port, gateway_port, peer_port;
     guint16 peer_seen; /* peer_port, for the others */
     gboolean auth_on;
+    gboolean joins; /* a cluster that is there already */
     pid_t pid;
 };
 
@@ -178,6 +179,7 @@ static char **argv_of(const EtcdProcess *etcd)
     ADD("--listen-peer-urls=http://127.0.0.1:%u", etcd->peer_port);
     ADD("--initial-advertise-peer-urls=http://127.0.0.1:%u", etcd->peer_seen);
     ADD("--initial-cluster=%s", etcd->cluster);
+    ADD("--initial-cluster-state=%s", etcd->joins ? "existing" : "new");
     ADD("--logger=zap");
     ADD("--log-outputs=%s/log", etcd->dir);
     for (char **arg = etcd->args; arg != NULL && *arg != NULL; arg++) {
@@ -197,7 +199,7 @@ static gboolean has_ended(EtcdProcess *etcd)
     return etcd->pid == 0;
 }
 
-static gboolean answers(const EtcdProcess *etcd)
+gboolean etcd_process_answers(const EtcdProcess *etcd)
 {
     g_autofree char *health = http(etcd->gateway_port, "GET", "/health", NULL, "");
     return health != NULL && strstr(health, "\"true\"") != NULL;
@@ -240,7 +242,7 @@ static gboolean learn_version(EtcdProcess *etcd, GError **error)
 gboolean etcd_process_wait(EtcdProcess *etcd, GError **error)
 {
     gint64 deadline = g_get_monotonic_time() + READY_MS * 1000;
-    while (!answers(etcd)) {
+    while (!etcd_process_answers(etcd)) {
         if (has_ended(etcd)) {
             g_set_error(error, LH_ERROR, LH_ERR_IO, "%s ended at once; see %s/log", etcd->binary,
                         etcd->dir);
@@ -505,6 +507,15 @@ gboolean etcd_process_restart_empty(EtcdProcess *etcd, GError **error)
     remove_tree(data);
     etcd->auth_on = FALSE;
     return launch(etcd, error);
+}
+
+gboolean etcd_process_rejoin(EtcdProcess *etcd, GError **error)
+{
+    g_autofree char *data = g_build_filename(etcd->dir, "data", NULL);
+    etcd_process_kill(etcd);
+    remove_tree(data);
+    etcd->joins = TRUE;
+    return etcd_process_spawn(etcd, error);
 }
 
 /* ---- what the client interface does not offer ---- */

@@ -60,7 +60,10 @@ void etcd_process_set_peer_port(EtcdProcess *etcd, guint16 port);
 guint16 etcd_process_peer_port(const EtcdProcess *etcd); /* its own */
 void etcd_process_set_cluster(EtcdProcess *etcd, const char *initial_cluster);
 gboolean etcd_process_spawn(EtcdProcess *etcd, GError **error); /* does not wait */
-gboolean etcd_process_wait(EtcdProcess *etcd, GError **error);  /* until it answers */
+/* The same without its data, as a new member of a cluster that is there already. */
+gboolean etcd_process_rejoin(EtcdProcess *etcd, GError **error);
+gboolean etcd_process_answers(const EtcdProcess *etcd); /* at once, or within a second or so */
+gboolean etcd_process_wait(EtcdProcess *etcd, GError **error); /* until it answers */
 /* With a root_password: switches authentication on, through one member; and waits until it is on at
  * another. */
 gboolean etcd_process_enable_auth(EtcdProcess *etcd, GError **error);

@@ -192,6 +192,22 @@ static void put_settings(History *h)
     put(h, key, value);
 }
 
+/* Which one follows from the revision: the corpus has no byte for it. */
+static void put_restore(History *h)
+{
+    static const char *const specs[] = {
+        "\"service\":\"s1\",\"startTime\":\"2023-11-01T00:00:00Z\","
+        "\"endTime\":\"2023-11-20T00:00:00Z\"",
+        "\"service\":\"*\",\"startTime\":\"2023-11-13T00:00:00Z\","
+        "\"endTime\":\"2023-11-14T12:00:00Z\",\"ttl\":\"5m\"",
+        "\"snapshots\":[\"p1\",\"p2\",\"p3\"],\"ttl\":\"10h\"",
+        "\"service\":\"s1\",\"startTime\":9,\"endTime\":1",
+    };
+    g_autofree char *value = g_strdup_printf("{\"spec\":{%s}}", specs[h->revision % 4]);
+
+    put(h, h->revision % 3 == 0 ? "desired/restores/q" : "desired/restores/r", value);
+}
+
 static void put_other_desired(History *h)
 {
     const LhBrake *brake = (const LhBrake *)lh_mirror_get(h->mirror, LH_KIND_BRAKE,
@@ -221,9 +237,7 @@ static void put_other_desired(History *h)
         put(h, "desired/partitions/k", "{\"spec\":{\"topic\":\"t\",\"kafkaPartition\":1}}");
         break;
     default:
-        put(h, "desired/restores/r",
-            "{\"spec\":{\"service\":\"s1\",\"startTime\":\"2023-11-01T00:00:00Z\","
-            "\"endTime\":\"2023-11-20T00:00:00Z\"}}");
+        put_restore(h);
     }
 }
 

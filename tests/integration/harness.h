@@ -177,6 +177,7 @@ Proc *manager_start_program(World *world, const char *program, const char *name,
 Proc *manager_ready(World *world, const char *name);
 typedef struct {
     const char *name;
+    const char *pool;     /* NULL: cache */
     const char *capacity; /* NULL: 1Gi */
     const char *items;    /* NULL: no limit */
     const char *set, *zone;
@@ -185,6 +186,8 @@ typedef struct {
 /* Its data directory follows from its name: a later one of the same name finds it. */
 Proc *agent_start(World *world, const AgentOptions *options);
 void agents_start(World *world, guint n); /* agent-1 … */
+/* Whether the server @proc serves already, or has ended; then (if not at once) proc->url is known. */
+gboolean proc_serves(World *world, gpointer proc);
 pid_t proc_pid(const Proc *proc);
 char *proc_log(const Proc *proc);                       /* all that it has written; g_free */
 guint count_words(const char *text, const char *words); /* how often */

@@ -120,7 +120,7 @@ gboolean proc_has_said(World *world, gpointer data)
 /* ---- the programs ---- */
 
 /* "… serving address=127.0.0.1:41234 …" */
-static gboolean is_serving(World *world, gpointer data)
+gboolean proc_serves(World *world, gpointer data)
 {
     Proc *proc = data;
     g_autofree char *log = proc_log(proc);
@@ -145,7 +145,7 @@ static Proc *server_start(World *world, const char *name, GPtrArray *argv, const
     }
     g_ptr_array_add(argv, NULL);
     Proc *proc = proc_start(world, name, (const char *const *)argv->pdata);
-    world_poll(world, is_serving, proc, "%s serves", name);
+    world_poll(world, proc_serves, proc, "%s serves", name);
     if (proc->url == NULL) {
         world_fail(world, "%s ended at once", name);
     }
@@ -211,7 +211,7 @@ Proc *agent_start(World *world, const AgentOptions *o)
     const char *const words[] = {"leasehold",
                                  "agent",
                                  "--pool",
-                                 "cache",
+                                 o->pool != NULL ? o->pool : "cache",
                                  "--name",
                                  o->name,
                                  "--data-dir",

@@ -60,6 +60,23 @@ static gboolean nothing_is_left(World *world, gpointer data)
            lh_mirror_count(world->mirror, LH_KIND_REPLICA) == 0;
 }
 
+static gboolean is_restored(World *world, gpointer data)
+{
+    const LhRestoreProgress *progress = world_get(world, LH_KIND_RESTOREPROGRESS, "r");
+    return progress != NULL && progress->phase != LH_RESTORE_PENDING;
+}
+
+static void restore_old_data(World *world)
+{
+    world_put(world, "desired/services/old",
+              "{\"spec\":{\"owner\":\"a\",\"retention\":\"90d\",\"cache\":{\"window\":\"1h\"}}}");
+    snapshot_publish(world, "old-000", "old", world->now_ms - 30 * G_GINT64_CONSTANT(86400000), 1,
+                     500);
+    world_put(world, "desired/restores/r",
+              "{\"spec\":{\"snapshots\":[\"old-000\"],\"ttl\":\"5s\"}}");
+    world_wait(world, is_restored, NULL, "old data is restored");
+}
+
 static void deaths_and_evictions_keep_them(void **state)
 {
     World *world = *state;
@@ -71,9 +88,10 @@ static void deaths_and_evictions_keep_them(void **state)
     agent_start(world, &(AgentOptions){.name = "agent-2"});
     publish(world);
     world_wait_live(world, NULL, SNAPSHOTS);
+    restore_old_data(world);
     proc_kill(manager);
     proc_kill(agent);
-    world_wait_live(world, NULL, SNAPSHOTS);
+    world_wait_live(world, "s-", SNAPSHOTS);
     world_put(world, "desired/settings/cache-evictor", "{\"spec\":{\"evictGrace\":\"0s\"}}");
     world_put(world, "desired/services/x",
               "{\"spec\":{\"owner\":\"a\",\"cache\":{\"window\":\"1s\"}}}");
@@ -81,11 +99,15 @@ static void deaths_and_evictions_keep_them(void **state)
     check(world, recorder, &result);
     if (result.violations > 0)
         world_fail(world, "%s", (char *)result.said->pdata[0]);
-    for (guint group = 0; group <= INV_HEALTH; group++)
+    for (guint group = 0; group <= INV_HEALTH; group++) /* nothing is stuck or deleted here */
         assert_true(result.did[group] > 0);
+    assert_true(result.did[INV_RESTORE] > 0);
     assert_true(result.counters.loads >= SNAPSHOTS);
     assert_true(result.counters.evictions > 0);
     assert_true(result.counters.lost > 0);
+    assert_int_equal(result.counters.restored, 1);
+    assert_int_equal(result.counters.restore_expiries, 1);
+    assert_int_equal(result.counters.restores_completed, 1);
     recorded_result_clear(&result);
     recorder_free(recorder);
 }

@@ -30,8 +30,11 @@
     X(PROTOCOL, protocol, "protocol")    \
     X(ADMISSION, admission, "admission") \
     X(HEALTH, health, "health")          \
+    X(EXCLUSIVE, exclusive, "exclusive") \
+    X(RESTORE, restores, "restore")      \
     X(CLEANER, cleaner, "cleaner")       \
-    X(MONITOR, monitor, "monitor")
+    X(MONITOR, monitor, "monitor")       \
+    X(PARTITIONS, partitions, "partitions")
 
 typedef enum {
 #define X(id, variable, name) INV_##id,
@@ -98,15 +101,26 @@ typedef struct {
     gpointer data; /* of both */
 } InvOptions;
 
-#define INV_COUNTERS(X)                            \
-    X(fenced_commits, "commits under a fence")     \
-    X(epochs, "epochs that wrote")                 \
-    X(loads, "loads ordered")                      \
-    X(moved_back, "items back on a returned node") \
-    X(evictions, "evictions ordered")              \
-    X(evicted, "assignments ended by an answer")   \
-    X(taken_back, "loads taken back")              \
-    X(lost, "assignments ended by a lost node")
+#define INV_COUNTERS(X)                                  \
+    X(fenced_commits, "commits under a fence")           \
+    X(epochs, "epochs that wrote")                       \
+    X(loads, "loads ordered")                            \
+    X(moved_back, "items back on a returned node")       \
+    X(evictions, "evictions ordered")                    \
+    X(evicted, "assignments ended by an answer")         \
+    X(taken_back, "loads taken back")                    \
+    X(lost, "assignments ended by a lost node")          \
+    X(restored, "restored replicas created")             \
+    X(restore_expiries, "expiries of restored ones set") \
+    X(restore_extended, "restored replicas extended")    \
+    X(restores_refused, "restores refused")              \
+    X(restores_completed, "restores completed")          \
+    X(tasks_begun, "recovery tasks assigned")            \
+    X(tasks_done, "recovery tasks retired")              \
+    X(tasks_lost, "exclusive items of failed nodes")     \
+    X(plans_written, "plans of partitions written")      \
+    X(partitions_taken, "partitions newly taken")        \
+    X(partitions_loaded, "partitions to indexers")
 
 typedef struct {
 #define X(name, text) guint64 name;
@@ -119,9 +133,9 @@ typedef struct {
     guint n;
 } InvCount;
 
-/* What is assigned to a node name. */
+/* What is assigned to a node name, regular and restored apart. */
 typedef struct {
-    gint64 bytes, items;
+    gint64 bytes, items, restored_bytes, restored_items;
 } InvUse;
 
 /* "cache/node-0-1234abcd/item" → its parts. */
@@ -143,11 +157,15 @@ typedef struct {
     GHashTable *sizes;   /* node name → LhNode: its last registration, also one that is gone */
     GHashTable *gone_ms; /* node → gint64, since when its registration may have been gone */
     GHashTable *cordoned_ms; /* node name → gint64, by when it was */
+    GHashTable *edited_ms;   /* Accepted of a service → gint64, its last edit of throughput */
     GHashTable *ids;         /* every node that was ever registered */
     GHashTable *epochs;      /* "controller/epoch" that wrote */
+    GHashTable *first_live;  /* restored replica → gint64, epoch ms: when a node first said so */
+    GHashTable *created;     /* "snapshot.set restore revision": what was created for it */
+    GHashTable *left;        /* snapshot → gint64, revision at which a replica of it went last */
     GArray *ordered_ms;      /* gint64: evictions outside a confirmed Brake */
     GArray *assigned;        /* InvCount of assignments, lately */
-    gint64 least_grace_ms, least_reserve, least_stuck_ms;
+    gint64 least_grace_ms, least_reserve, most_reserve, least_stuck_ms;
     InvCounters counters;
     guint64 did[INV_N_GROUPS];     /* judged */
     guint64 skipped[INV_N_GROUPS]; /* not judged: a fact is missing */
@@ -169,6 +187,13 @@ void inv_restored(Inv *inv, gint64 now_ms, gint64 wall_ms);
 InvChange inv_restored_key(Inv *inv, const LhKv *kv);
 
 /* ---- questions ---- */
+
+/* Of an assignment, an item, a retry: whether it is of the cache pool, where an item may be on a node that
+ * is gone and on another; else the pool is exclusive. */
+static inline gboolean inv_is_cache(const char *name)
+{
+    return g_str_has_prefix(name, INV_POOL "/");
+}
 
 const LhObject *inv_get(const Inv *inv, LhKind kind, const char *name);
 const LhObject *inv_node(const Inv *inv, const char *node); /* its registration */
@@ -197,7 +222,13 @@ InvWant inv_want(const Inv *inv, const char *name, const LhObject *replica, gint
                  const char **why);
 /* No older snapshot's uri is in its way, nor a Deletion's or a decided Orphan's. */
 gboolean inv_snapshot_valid(const Inv *inv, const LhSnapshot *snapshot);
-char *inv_snapshot_of(const char *replica); /* g_free; NULL: not a replica's name */
+char *inv_snapshot_of(const char *replica);    /* g_free; NULL: not a replica's name */
+gboolean inv_is_restored(const char *replica); /* its name says so */
+/* The Restore's progress, and what is accepted of it: known, else NULL. */
+const LhRestoreProgress *inv_progress(const Inv *inv, const char *restore);
+const LhAccepted *inv_restore(const Inv *inv, const char *restore);
+/* Whether the Restore asks for @snapshot, as far as service, time and names say. */
+gboolean inv_restore_asks(const LhAccepted *restore, const LhSnapshot *snapshot);
 
 /* ---- for groups ---- */
 

@@ -82,6 +82,9 @@ static void check_assignment(Inv *inv, const InvFence *fence, const InvChange *c
             "%s says %s, epoch %" G_GINT64_FORMAT
             "; it was written by %s under epoch %" G_GINT64_FORMAT,
             change->key, after->controller, after->epoch, fence->controller, fence->epoch);
+    /* In an exclusive pool one controller orders both. */
+    if (!inv_is_cache(change->name))
+        evicts = after->action == LH_ACTION_EVICT;
     if (evicts ? after->action != LH_ACTION_EVICT || change->before == NULL
                : after->action != LH_ACTION_LOAD || change->before != NULL)
         SAY(inv, "%s: %s orders %s over %s", change->key, fence->controller,
@@ -124,6 +127,14 @@ static gboolean is_decided(const char *key)
            !g_str_has_prefix(key, "leaders/") && !g_str_has_prefix(key, "actual/");
 }
 
+/* Nothing under published/ and actual/ is a manager's to write, but what has come to its end it takes away. */
+static gboolean is_retired(const InvCommit *commit, const InvChange *change)
+{
+    return commit->by == INV_BY_MANAGER && change->event->is_delete &&
+           (change->kind == LH_KIND_RECOVERYTASK ||
+            (change->kind == LH_KIND_ITEM && !inv_is_cache(change->name)));
+}
+
 /* The epoch that a put assignment names; 0: none does. */
 static gint64 epoch_said(const InvCommit *commit, const char **controller)
 {
@@ -148,7 +159,7 @@ static gboolean fence_told(Inv *inv, const InvCommit *commit, InvFence *out)
     for (guint i = 0; i < commit->n; i++) {
         const InvChange *change = &commit->changes[i];
         people = people && inv_people_may(change);
-        if (is_decided(change->key))
+        if (is_decided(change->key) || is_retired(commit, change))
             bits &= inv_rights(change);
     }
     for (guint i = 0; (name = inv_rights_name(i)) != NULL; i++) {
@@ -242,10 +253,11 @@ static void check_change(Inv *inv, const InvCommit *commit, const InvFence *fenc
         check_fenced(inv, commit, fence, change);
     else if (g_str_has_prefix(key, "leaders/"))
         check_leader_key(inv, commit, change);
-    else if (g_str_has_prefix(key, "desired/") || g_str_has_prefix(key, "published/") ||
-             g_str_has_prefix(key, "actual/") != (commit->by == INV_BY_AGENT))
+    else if (!is_retired(commit, change) &&
+             (g_str_has_prefix(key, "desired/") || g_str_has_prefix(key, "published/") ||
+              g_str_has_prefix(key, "actual/") != (commit->by == INV_BY_AGENT)))
         SAY(inv, "%s wrote %s", inv_who(commit), key);
-    else if (fence != NULL && is_decided(key))
+    else if (fence != NULL && (is_decided(key) || is_retired(commit, change)))
         check_fenced(inv, commit, fence, change);
     check_well_formed(inv, change);
 }

@@ -1,7 +1,7 @@
 /*
  * Where items are: never on two nodes at once; taken from a node only when it answered or is gone,
  * and not before failureGrace; not again right after a failure; two replicas of a snapshot never on one node name; nothing placed
- * beyond a node's bytes and items, on a cordoned node, or for something that does not exist.
+ * beyond a node's bytes and items, nor regular ones in the reserve or restored ones outside it, on a cordoned node, or for something that does not exist.
  */
 #include "invariants.h"
 
@@ -48,11 +48,26 @@ static void check_alone(Inv *inv, const char *name)
 
 /* ---- a new load ---- */
 
-static gboolean beyond(const Inv *inv, const LhNode *node, InvUse used)
+/* One class has more than its share, or both together more than there is. A node that came back smaller may
+ * have too much of one, until that is given up, and take the other. */
+static gboolean class_beyond(const Inv *inv, const LhNode *node, InvUse used, gboolean restored)
 {
     gint64 room = node->capacity_bytes - node->capacity_bytes / 100 * inv->least_reserve;
     gint64 slots = node->capacity_items - node->capacity_items * inv->least_reserve / 100;
-    return used.bytes > room || (node->capacity_items > 0 && used.items > slots);
+    gint64 bytes = restored ? used.restored_bytes : used.bytes;
+    gint64 items = restored ? used.restored_items : used.items;
+    if (restored) {
+        room = (gint64)((double)node->capacity_bytes * (double)inv->most_reserve / 100);
+        slots = node->capacity_items * inv->most_reserve / 100;
+    }
+    return bytes > room || used.bytes + used.restored_bytes > node->capacity_bytes ||
+           (node->capacity_items > 0 &&
+            (items > slots || used.items + used.restored_items > node->capacity_items));
+}
+
+static gboolean beyond(const Inv *inv, const LhNode *node, InvUse used)
+{
+    return class_beyond(inv, node, used, FALSE) || class_beyond(inv, node, used, TRUE);
 }
 
 static void check_room(Inv *inv, const char *name, const InvPlace *place, gint64 bytes)
@@ -60,15 +75,17 @@ static void check_room(Inv *inv, const char *name, const InvPlace *place, gint64
     const LhNode *node = newest_node(inv, place->host);
     const LhNode *chosen = (const LhNode *)inv_node(inv, place->node);
     InvUse used = inv_use(inv, place->host);
+    gboolean restored = inv_is_restored(place->item);
     /* A node that has just come back smaller is not known yet; the one that it was placed on is. */
-    gboolean fitted = chosen != NULL && lh_object_known(&chosen->o) && !beyond(inv, chosen, used);
-    if (node != NULL && beyond(inv, node, used) && !fitted)
+    gboolean fitted = chosen != NULL && lh_object_known(&chosen->o) &&
+                      !class_beyond(inv, chosen, used, restored);
+    if (node != NULL && class_beyond(inv, node, used, restored) && !fitted)
         inv_fail(inv, INV_PLACEMENT,
                  "%s of %" G_GINT64_FORMAT " bytes: then %s holds %" G_GINT64_FORMAT
-                 " of %" G_GINT64_FORMAT " bytes, %" G_GINT64_FORMAT " of %" G_GINT64_FORMAT
-                 " items",
-                 name, bytes, place->host, used.bytes, node->capacity_bytes, used.items,
-                 node->capacity_items);
+                 "+%" G_GINT64_FORMAT " of %" G_GINT64_FORMAT " bytes, %" G_GINT64_FORMAT
+                 "+%" G_GINT64_FORMAT " of %" G_GINT64_FORMAT " items (regular and restored)",
+                 name, bytes, place->host, used.bytes, used.restored_bytes, node->capacity_bytes,
+                 used.items, used.restored_items, node->capacity_items);
 }
 
 static void check_what(Inv *inv, const InvCommit *commit, const InvChange *change,
@@ -238,7 +255,8 @@ static void on_commit(Inv *inv, const InvCommit *commit)
 {
     for (guint i = 0; i < commit->n && commit->by == INV_BY_MANAGER; i++) {
         const InvChange *change = &commit->changes[i];
-        if (change->kind == LH_KIND_ASSIGNMENT && change->event->is_delete)
+        if (change->kind == LH_KIND_ASSIGNMENT && change->event->is_delete &&
+            inv_is_cache(change->name))
             check_end(inv, commit, change);
     }
 }
@@ -253,7 +271,7 @@ static void after(Inv *inv, const InvCommit *commit)
         const InvChange *change = &commit->changes[i];
         if (change->kind != LH_KIND_ASSIGNMENT || change->after == NULL)
             continue;
-        if (change->before == NULL && lh_object_known(change->after))
+        if (change->before == NULL && lh_object_known(change->after) && inv_is_cache(change->name))
             check_load(inv, commit, change);
         check_alone(inv, change->name);
     }

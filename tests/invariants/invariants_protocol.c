@@ -15,12 +15,17 @@ static void check_lease(Inv *inv, const InvCommit *commit, const InvChange *chan
     g_autofree char *name = g_strdup_printf("%s/%s", pool, node);
     g_autofree char *host = node == NULL ? NULL : lh_node_name_of(node);
     const LhObject *registration = inv_get(inv, LH_KIND_NODE, name);
+    /* What an exclusive node has done outlives it. */
+    gboolean free = change->kind == LH_KIND_ITEM && change->after != NULL &&
+                    !inv_is_cache(change->name) && lh_object_known(change->after) &&
+                    ((const LhItem *)change->after)->state == LH_ITEM_DONE;
+    gint64 lease = registration == NULL || free ? 0 : lh_object_lease(registration);
     const InvFacts *facts = inv_facts(inv, INV_PROTOCOL, commit);
     inv_did(inv, INV_PROTOCOL);
     if (facts != NULL && g_strcmp0(host, facts->host) != 0)
         inv_fail(inv, INV_PROTOCOL, "%s was written by %s", change->key, facts->client);
-    else if (change->after != NULL && (registration == NULL || lh_object_lease(registration) !=
-                                                                   lh_object_lease(change->after)))
+    else if (change->after != NULL &&
+             (registration == NULL || lease != lh_object_lease(change->after)))
         inv_fail(inv, INV_PROTOCOL, "%s does not hang on its node's registration", change->key);
 }
 
@@ -37,7 +42,7 @@ static void check_answer(Inv *inv, const InvChange *change)
         inv_fail(inv, INV_PROTOCOL, "%s answers an older assignment than before", change->key);
 }
 
-/* A search key speaks of a live item of this node; both are written at once. */
+/* A search key speaks of a live item of this node, and says where it is served; both are written at once. */
 static void check_search(Inv *inv, const InvChange *change)
 {
     const LhSearch *search = (const LhSearch *)change->after;
@@ -47,6 +52,22 @@ static void check_search(Inv *inv, const InvChange *change)
     const LhItem *item = (const LhItem *)inv_get(inv, LH_KIND_ITEM, name);
     if (item == NULL || (lh_object_known(&item->o) && item->state != LH_ITEM_LIVE))
         inv_fail(inv, INV_PROTOCOL, "%s: %s is not live", change->key, name);
+    if (search->url == NULL)
+        inv_fail(inv, INV_PROTOCOL, "%s does not say where %s is served", change->key, name);
+}
+
+/* What begins to be live begins to be searchable: a node that says it before it holds the data could not. */
+static void check_shown(Inv *inv, const InvChange *change)
+{
+    const LhItem *item = (const LhItem *)change->after, *before = (const LhItem *)change->before;
+    g_autofree char *node = lh_name_part(change->name, 1);
+    g_autofree char *name = lh_name_part(change->name, 2);
+    g_autofree char *snapshot = name == NULL ? NULL : inv_snapshot_of(name);
+    g_autofree char *key = g_strdup_printf(INV_POOL "/%s/%s", node, snapshot);
+    if (item->state == LH_ITEM_LIVE && snapshot != NULL &&
+        (before == NULL || (lh_object_known(&before->o) && before->state != LH_ITEM_LIVE)) &&
+        inv_get(inv, LH_KIND_SEARCH, key) == NULL)
+        inv_fail(inv, INV_PROTOCOL, "%s is live, and not searchable", change->key);
 }
 
 /* An item that stopped being live has no search key any more. */
@@ -101,8 +122,10 @@ static void after(Inv *inv, const InvCommit *commit)
         if (change->kind == LH_KIND_ITEM || change->kind == LH_KIND_SEARCH ||
             change->kind == LH_KIND_NODE)
             check_lease(inv, commit, change);
-        if (change->kind == LH_KIND_ITEM && known)
+        if (change->kind == LH_KIND_ITEM && known) {
             check_answer(inv, change);
+            check_shown(inv, change);
+        }
         if (change->kind == LH_KIND_ITEM && (known || change->after == NULL))
             check_hidden(inv, change);
         if (change->kind == LH_KIND_SEARCH && known)

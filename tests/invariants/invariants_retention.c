@@ -137,7 +137,7 @@ static void on_commit(Inv *inv, const InvCommit *commit)
         if (change->kind == LH_KIND_REPLICA && change->event->is_delete)
             check_replica_gone(inv, commit, change);
         else if (change->kind == LH_KIND_ASSIGNMENT && change->after != NULL &&
-                 lh_object_known(change->after) &&
+                 inv_is_cache(change->name) && lh_object_known(change->after) &&
                  ((const LhAssignment *)change->after)->action == LH_ACTION_EVICT &&
                  g_strcmp0(((const LhAssignment *)change->after)->controller, "cluster-monitor") !=
                      0)
@@ -154,7 +154,8 @@ static void after(Inv *inv, const InvCommit *commit)
             continue;
         if (change->after == NULL && inv_assignments_of(inv, change->name) != NULL)
             inv_fail(inv, INV_RETENTION, "%s is deleted while a node has it", change->key);
-        else if (change->after != NULL && change->before == NULL && lh_object_known(change->after))
+        else if (change->after != NULL && change->before == NULL &&
+                 lh_object_known(change->after) && !inv_is_restored(change->name))
             check_replica_came(inv, commit, change);
     }
 }

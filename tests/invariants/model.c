@@ -32,12 +32,17 @@ void inv_init(Inv *inv, const InvOptions *options)
         .sizes = table_of((GDestroyNotify)lh_object_unref),
         .gone_ms = table_of(g_free),
         .cordoned_ms = table_of(g_free),
+        .edited_ms = table_of(g_free),
         .ids = table_of(NULL),
         .epochs = table_of(NULL),
         .ordered_ms = g_array_new(FALSE, FALSE, sizeof(gint64)),
         .assigned = g_array_new(FALSE, FALSE, sizeof(InvCount)),
         .least_grace_ms = settings->failure_grace_ms,
+        .first_live = table_of(g_free),
+        .created = table_of(NULL),
+        .left = table_of(g_free),
         .least_reserve = settings->restore_reserve_percent,
+        .most_reserve = settings->restore_reserve_percent,
         .least_stuck_ms = lh_settings_default("cluster-monitor")->stuck_loading_ms,
     };
     for (guint kind = 0; kind < LH_N_KINDS; kind++)
@@ -45,13 +50,15 @@ void inv_init(Inv *inv, const InvOptions *options)
     if (options->grace_ms >= 0)
         inv->least_grace_ms = options->grace_ms;
     if (options->reserve >= 0)
-        inv->least_reserve = options->reserve;
+        inv->least_reserve = inv->most_reserve = options->reserve;
 }
 
 void inv_clear(Inv *inv)
 {
-    GHashTable *tables[] = {inv->hosts, inv->items,   inv->pairs,       inv->bytes, inv->sizes,
-                            inv->uris,  inv->gone_ms, inv->cordoned_ms, inv->ids,   inv->epochs};
+    GHashTable *tables[] = {inv->hosts, inv->items,    inv->pairs,      inv->bytes,
+                            inv->sizes, inv->uris,     inv->gone_ms,    inv->cordoned_ms,
+                            inv->ids,   inv->epochs,   inv->first_live, inv->created,
+                            inv->left,  inv->edited_ms};
     for (guint kind = 0; kind < LH_N_KINDS; kind++)
         g_hash_table_unref(inv->kinds[kind]);
     for (guint i = 0; i < G_N_ELEMENTS(tables); i++)
@@ -101,6 +108,19 @@ static void note_cordon(Inv *inv, const InvChange *change)
         g_hash_table_replace(inv->cordoned_ms, g_strdup(host), boxed(inv->now_ms));
 }
 
+/* What a service needs of partitions. */
+static void note_edit(Inv *inv, const InvChange *change)
+{
+    const LhService *was = lh_accepted_spec(change->before, LH_KIND_SERVICE);
+    const LhService *is = lh_accepted_spec(change->after, LH_KIND_SERVICE);
+    if (!g_str_has_prefix(change->name, "services/"))
+        return;
+    if (was == NULL || is == NULL ||
+        was->throughput_bytes_per_second != is->throughput_bytes_per_second ||
+        was->partitions_dedicated != is->partitions_dedicated)
+        g_hash_table_replace(inv->edited_ms, g_strdup(change->name), boxed(inv->now_ms));
+}
+
 /* What was accepted once may still be what somebody decides by. */
 static void note_settings(Inv *inv, const InvChange *change)
 {
@@ -113,6 +133,32 @@ static void note_settings(Inv *inv, const InvChange *change)
         inv->least_grace_ms = MIN(inv->least_grace_ms, settings->failure_grace_ms);
     if (inv->options.reserve < 0)
         inv->least_reserve = MIN(inv->least_reserve, settings->restore_reserve_percent);
+    if (inv->options.reserve < 0)
+        inv->most_reserve = MAX(inv->most_reserve, settings->restore_reserve_percent);
+}
+
+/* ---- restored replicas ---- */
+
+static void note_item(Inv *inv, const InvChange *change)
+{
+    const LhItem *item = (const LhItem *)change->after;
+    g_autofree char *name = lh_name_part(change->name, 2);
+    if (item == NULL || !lh_object_known(&item->o) || item->state != LH_ITEM_LIVE || name == NULL ||
+        !inv_is_restored(name))
+        return;
+    const gint64 *first = g_hash_table_lookup(inv->first_live, name);
+    if (first == NULL || item->since < *first)
+        g_hash_table_replace(inv->first_live, g_strdup(name), boxed(item->since));
+}
+
+static void note_replica(Inv *inv, const InvCommit *commit, const InvChange *change)
+{
+    char *snapshot = inv_snapshot_of(change->name);
+    if (change->after == NULL && snapshot != NULL)
+        g_hash_table_replace(inv->left, g_strdup(snapshot), boxed(commit->revision));
+    if (change->after == NULL)
+        g_hash_table_remove(inv->first_live, change->name);
+    g_free(snapshot);
 }
 
 /* ---- assignments by node name, item and snapshot ---- */
@@ -173,8 +219,8 @@ static void add_use(Inv *inv, const char *name, gint64 bytes, gint items)
         use = g_new0(InvUse, 1);
         g_hash_table_insert(inv->hosts, g_strdup(place.host), use);
     }
-    use->bytes += bytes;
-    use->items += items;
+    *(inv_is_restored(place.item) ? &use->restored_bytes : &use->bytes) += bytes;
+    *(inv_is_restored(place.item) ? &use->restored_items : &use->items) += items;
     if (items == 0)
         return;
     add_pair(inv, &place, items);
@@ -184,7 +230,7 @@ static void add_use(Inv *inv, const char *name, gint64 bytes, gint items)
 InvUse inv_use(const Inv *inv, const char *host)
 {
     const InvUse *use = g_hash_table_lookup(inv->hosts, host);
-    return use == NULL ? (InvUse){0, 0} : *use;
+    return use == NULL ? (InvUse){0} : *use;
 }
 
 const GPtrArray *inv_assignments_of(const Inv *inv, const char *item)
@@ -236,8 +282,9 @@ static void verify(Inv *inv)
             use = g_new0(InvUse, 1);
             g_hash_table_insert(hosts, g_strdup(place.host), use);
         }
-        use->bytes += inv_assignment_bytes(inv, key);
-        use->items++;
+        gboolean restored = inv_is_restored(place.item);
+        *(restored ? &use->restored_bytes : &use->bytes) += inv_assignment_bytes(inv, key);
+        *(restored ? &use->restored_items : &use->items) += 1;
         const GPtrArray *names = inv_assignments_of(inv, place.item);
         g_autofree char *snapshot = inv_snapshot_of(place.item);
         if (names == NULL ||
@@ -248,9 +295,8 @@ static void verify(Inv *inv)
     }
     g_hash_table_iter_init(&iter, inv->hosts);
     while (g_hash_table_iter_next(&iter, &key, &value)) {
-        const InvUse *kept = value, *found = g_hash_table_lookup(hosts, key);
-        if (kept->items != (found == NULL ? 0 : found->items) ||
-            kept->bytes != (found == NULL ? 0 : found->bytes))
+        const InvUse none = {0}, *kept = value, *found = g_hash_table_lookup(hosts, key);
+        if (memcmp(kept, found == NULL ? &none : found, sizeof none) != 0)
             inv_fail(inv, INV_MODEL, "%s: what it holds was counted wrongly", (char *)key);
     }
     inv->verify_in = VERIFY_EVERY;
@@ -269,11 +315,16 @@ void inv_apply(Inv *inv, const InvCommit *commit)
         } else if (change->kind == LH_KIND_ACCEPTED) {
             note_cordon(inv, change);
             note_settings(inv, change);
+            note_edit(inv, change);
         } else if (change->kind == LH_KIND_SNAPSHOT) {
             note_snapshot(inv, change);
         } else if (change->kind == LH_KIND_ASSIGNMENT) {
             note_assignment(inv, change);
             inv->verify_in -= inv->verify_in > 0;
+        } else if (change->kind == LH_KIND_ITEM) {
+            note_item(inv, change);
+        } else if (change->kind == LH_KIND_REPLICA) {
+            note_replica(inv, commit, change);
         }
         if (change->after == NULL)
             g_hash_table_remove(inv->kinds[change->kind], change->name);
@@ -287,8 +338,9 @@ void inv_apply(Inv *inv, const InvCommit *commit)
 
 void inv_restored(Inv *inv, gint64 now_ms, gint64 wall_ms)
 {
-    GHashTable *tables[] = {inv->hosts, inv->items,   inv->pairs,       inv->bytes,
-                            inv->uris,  inv->gone_ms, inv->cordoned_ms, inv->ids};
+    GHashTable *tables[] = {inv->hosts,      inv->items,   inv->pairs,       inv->bytes,
+                            inv->uris,       inv->gone_ms, inv->cordoned_ms, inv->ids,
+                            inv->first_live, inv->created, inv->left};
     inv->now_ms = now_ms;
     inv->wall_ms = wall_ms;
     for (guint kind = 0; kind < LH_N_KINDS; kind++)
@@ -309,6 +361,7 @@ InvChange inv_restored_key(Inv *inv, const LhKv *kv)
     if (change.kind == LH_KIND_ACCEPTED) {
         note_cordon(inv, &change);
         note_settings(inv, &change);
+        note_edit(inv, &change);
     } else if (change.kind == LH_KIND_SNAPSHOT) {
         note_snapshot(inv, &change);
     } else if (change.kind == LH_KIND_ASSIGNMENT) {
@@ -316,6 +369,8 @@ InvChange inv_restored_key(Inv *inv, const LhKv *kv)
     } else if (change.kind == LH_KIND_NODE && strchr(change.name, '/') != NULL) {
         g_hash_table_add(inv->ids, g_strdup(strchr(change.name, '/') + 1));
         note_size(inv, change.after);
+    } else if (change.kind == LH_KIND_ITEM) {
+        note_item(inv, &change);
     }
     g_hash_table_replace(inv->kinds[change.kind], g_strdup(change.name),
                          lh_object_ref(change.after));

@@ -37,6 +37,41 @@ char *inv_snapshot_of(const char *replica)
     return lh_replica_name_split(replica, &snapshot, NULL, NULL, NULL) ? snapshot : NULL;
 }
 
+gboolean inv_is_restored(const char *replica)
+{
+    gboolean restored = FALSE;
+    return lh_replica_name_split(replica, NULL, NULL, NULL, &restored) && restored;
+}
+
+const LhRestoreProgress *inv_progress(const Inv *inv, const char *restore)
+{
+    const LhObject *progress = inv_get(inv, LH_KIND_RESTOREPROGRESS, restore);
+    return progress != NULL && lh_object_known(progress) ? (const LhRestoreProgress *)progress
+                                                         : NULL;
+}
+
+static const LhObject *accepted_restore(const Inv *inv, const char *restore)
+{
+    g_autofree char *name = g_strconcat("restores/", restore, NULL);
+    return inv_get(inv, LH_KIND_ACCEPTED, name);
+}
+
+const LhAccepted *inv_restore(const Inv *inv, const char *restore)
+{
+    const LhObject *accepted = accepted_restore(inv, restore);
+    return lh_accepted_spec(accepted, LH_KIND_RESTORE) == NULL ? NULL
+                                                               : (const LhAccepted *)accepted;
+}
+
+gboolean inv_restore_asks(const LhAccepted *restore, const LhSnapshot *snapshot)
+{
+    const LhRestore *spec = (const LhRestore *)restore->parsed;
+    if (spec->snapshots[0] != NULL)
+        return g_strv_contains(spec->snapshots, snapshot->o.name);
+    return (strcmp(spec->service, "*") == 0 || strcmp(spec->service, snapshot->service) == 0) &&
+           snapshot->start_time <= spec->end_time && snapshot->end_time >= spec->start_time;
+}
+
 static InvWant say(const char **why, InvWant want, const char *text)
 {
     if (why != NULL)
@@ -53,6 +88,26 @@ static InvWant want_of_spec(const LhReplica *replica, const LhSnapshot *snapshot
         return say(why, INV_UNWANTED, "surplus");
     if (now_ms >= snapshot->end_time + spec->cache_window_ms)
         return say(why, INV_EXPIRED, "its window is over");
+    return say(why, INV_WANTED, "wanted");
+}
+
+/* Until its Restore is no longer Pending it stays; then until its time is over. */
+static InvWant want_of_restored(const Inv *inv, const LhReplica *replica, gint64 now_ms,
+                                const char **why)
+{
+    const LhObject *accepted = NULL, *progress = NULL;
+    if (replica->restore != NULL) {
+        accepted = accepted_restore(inv, replica->restore);
+        progress = inv_get(inv, LH_KIND_RESTOREPROGRESS, replica->restore);
+    }
+    if (accepted != NULL &&
+        (!lh_object_known(accepted) || (progress != NULL && !lh_object_known(progress))))
+        return say(why, INV_UNDECIDED, "what is decided of its Restore does not parse");
+    if (accepted != NULL &&
+        (progress == NULL || ((const LhRestoreProgress *)progress)->phase == LH_RESTORE_PENDING))
+        return say(why, INV_WANTED, "its Restore is Pending");
+    if (replica->expires_at >= 0 && now_ms >= replica->expires_at)
+        return say(why, INV_EXPIRED, "its time is over");
     return say(why, INV_WANTED, "wanted");
 }
 
@@ -88,6 +143,8 @@ InvWant inv_want(const Inv *inv, const char *name, const LhObject *object, gint6
         return say(why, INV_UNWANTED, "its snapshot is gone");
     if (((const LhSnapshot *)snapshot)->live)
         return say(why, INV_UNDECIDED, "its snapshot is being written");
+    if (replica->restored)
+        return want_of_restored(inv, replica, now_ms, why);
     if (spec == NULL)
         return desired != NULL ? say(why, INV_UNDECIDED, "its service is not accepted")
                                : say(why, INV_UNWANTED, "its service was deleted");

@@ -31,12 +31,15 @@
 #define SIM_MIB           (G_GINT64_CONSTANT(1) << 20)
 #define SIM_LATE_MS       8000 /* an order that is not late was decided at most so long ago */
 #define LH_SIM_POOL       INV_POOL
+#define SIM_POOL_RECOVERY "recovery"
+#define SIM_POOL_INDEXER  "indexer"
 #define SIM_MAX_PROCESSES 64
 #define SIM_ROOT          "s3://bucket/" /* of the managers' object store */
 #define SIM_BACKUPS       3              /* the last of them is of the last change of a Brake */
 
 typedef struct Sim Sim;
 typedef struct SimWork SimWork;
+typedef struct SimRecovery SimRecovery;
 
 /* What can be switched off in a run, besides single occurrences. */
 #define SIM_PARTS(X)                    \
@@ -84,76 +87,94 @@ typedef struct {
 } SimOptions;
 
 #define SIM_AGENTS   5
+#define SIM_RECOVERY 2 /* recovery nodes, after the agents of the cache pool */
+#define SIM_INDEXERS 3 /* after them */
 #define SIM_MANAGERS 3
 #define SIM_CHAOS_MS (8 * 60 * 1000)
 
 /* X(field, text, at least so many in 100 runs of the normal size): a run that did too little proves
  * nothing. */
-#define SIM_COUNTERS(X)                                    \
-    X(crashes, "crashes", 550)                             \
-    X(crashes_at_commit, "crashes at a commit", 80)        \
-    X(graceful_stops, "graceful stops", 150)               \
-    X(pauses, "pauses", 480)                               \
-    X(pauses_beyond_lease, "pauses beyond the lease", 230) \
-    X(long_pauses, "pauses of minutes", 9)                 \
-    X(cuts, "network cuts", 480)                           \
-    X(resets, "connections reset", 270)                    \
-    X(streams_closed, "watch streams cut", 450)            \
-    X(slow_networks, "slow connections", 260)              \
-    X(compactions, "compactions", 680)                     \
-    X(lists_spoiled, "lists spoiled", 210)                 \
-    X(elections, "etcd leader changes", 210)               \
-    X(freezes, "etcd frozen", 47)                          \
-    X(etcd_restarts, "etcd restarts", 35)                  \
-    X(backups, "backups of etcd", 220)                     \
-    X(restores, "etcd restored from a backup", 12)         \
-    X(nospace, "etcd out of space", 34)                    \
-    X(clock_jumps, "clock jumps", 350)                     \
-    X(revocations, "leases revoked by hand", 110)          \
-    X(unregistered, "nodes unregistered by hand", 34)      \
-    X(leader_moves, "leaders moved", 41)                   \
-    X(expiries, "lease expiries", 1300)                    \
-    X(requests_lost, "requests lost", 800)                 \
-    X(replies_lost, "replies lost", 890)                   \
-    X(late_commits, "late commits", 730)                   \
-    X(slow_disks, "slow disks", 190)                       \
-    X(full_disks, "full disks", 42)                        \
-    X(bad_values, "bad values", 890)                       \
-    X(mended, "bad values mended", 770)                    \
-    X(invalid_edits, "invalid edits", 170)                 \
-    X(edits, "edits of services", 820)                     \
-    X(settings_edits, "edits of settings", 140)            \
-    X(services_deleted, "services deleted", 52)            \
-    X(published, "snapshots published", 1600)              \
-    X(retired, "snapshots retired", 130)                   \
-    X(cordons, "cordons", 88)                              \
-    X(confirmations, "brakes confirmed", 130)              \
-    X(brakes, "brakes", 190)                               \
-    X(bucket_troubles, "troubles of the bucket", 220)      \
-    X(deletions, "deletions decided", 450)                 \
-    X(erased, "objects deleted", 1400)                     \
-    X(orphans, "orphans decided", 1000)                    \
-    X(missing, "missing data said", 8)                     \
-    X(uploads, "uploads that took their time", 0)          \
-    X(uploads_again, "uploads begun anew", 0)              \
-    X(left_young, "orphans that were left", 0)             \
-    X(commits, "commits", 43000)                           \
-    X(fenced_commits, "commits under a fence", 12000)      \
-    X(epochs, "epochs that wrote", 1100)                   \
-    X(replicas, "replicas created", 4000)                  \
-    X(loads, "loads ordered", 6100)                        \
-    X(live, "items made live", 5000)                       \
-    X(load_failures, "loads failed", 510)                  \
-    X(moved_back, "items back on a returned node", 2600)   \
-    X(evictions, "evictions ordered", 790)                 \
-    X(evicted, "assignments ended by an answer", 1200)     \
-    X(lost, "assignments ended by a lost node", 3800)      \
-    X(taken_back, "loads taken back", 1)                   \
-    X(registrations, "registrations", 1000)                \
-    X(mirror_checks, "mirrors compared", 95000)            \
-    X(fold_checks, "indexes folded anew", 610)             \
-    X(settled_live, "items live in the end", 680)          \
-    X(steps, "steps", 730000)                              \
+#define SIM_COUNTERS(X)                                          \
+    X(crashes, "crashes", 550)                                   \
+    X(crashes_at_commit, "crashes at a commit", 80)              \
+    X(graceful_stops, "graceful stops", 150)                     \
+    X(pauses, "pauses", 480)                                     \
+    X(pauses_beyond_lease, "pauses beyond the lease", 230)       \
+    X(long_pauses, "pauses of minutes", 9)                       \
+    X(cuts, "network cuts", 480)                                 \
+    X(resets, "connections reset", 270)                          \
+    X(streams_closed, "watch streams cut", 450)                  \
+    X(slow_networks, "slow connections", 260)                    \
+    X(compactions, "compactions", 680)                           \
+    X(lists_spoiled, "lists spoiled", 210)                       \
+    X(elections, "etcd leader changes", 210)                     \
+    X(freezes, "etcd frozen", 47)                                \
+    X(etcd_restarts, "etcd restarts", 35)                        \
+    X(backups, "backups of etcd", 220)                           \
+    X(restores, "etcd restored from a backup", 12)               \
+    X(nospace, "etcd out of space", 34)                          \
+    X(clock_jumps, "clock jumps", 350)                           \
+    X(revocations, "leases revoked by hand", 110)                \
+    X(unregistered, "nodes unregistered by hand", 34)            \
+    X(leader_moves, "leaders moved", 41)                         \
+    X(expiries, "lease expiries", 1300)                          \
+    X(requests_lost, "requests lost", 800)                       \
+    X(replies_lost, "replies lost", 890)                         \
+    X(late_commits, "late commits", 730)                         \
+    X(slow_disks, "slow disks", 190)                             \
+    X(full_disks, "full disks", 42)                              \
+    X(bad_values, "bad values", 890)                             \
+    X(mended, "bad values mended", 770)                          \
+    X(invalid_edits, "invalid edits", 170)                       \
+    X(edits, "edits of services", 820)                           \
+    X(settings_edits, "edits of settings", 140)                  \
+    X(services_deleted, "services deleted", 52)                  \
+    X(published, "snapshots published", 1600)                    \
+    X(retired, "snapshots retired", 130)                         \
+    X(cordons, "cordons", 88)                                    \
+    X(confirmations, "brakes confirmed", 130)                    \
+    X(brakes, "brakes", 190)                                     \
+    X(bucket_troubles, "troubles of the bucket", 220)            \
+    X(deletions, "deletions decided", 450)                       \
+    X(erased, "objects deleted", 1400)                           \
+    X(orphans, "orphans decided", 1000)                          \
+    X(missing, "missing data said", 8)                           \
+    X(uploads, "uploads that took their time", 1000)             \
+    X(uploads_again, "uploads begun anew", 1000)                 \
+    X(left_young, "orphans that were left", 10)                  \
+    X(commits, "commits", 43000)                                 \
+    X(fenced_commits, "commits under a fence", 12000)            \
+    X(epochs, "epochs that wrote", 1100)                         \
+    X(replicas, "replicas created", 4000)                        \
+    X(loads, "loads ordered", 6100)                              \
+    X(live, "items made live", 5000)                             \
+    X(load_failures, "loads failed", 510)                        \
+    X(moved_back, "items back on a returned node", 2600)         \
+    X(evictions, "evictions ordered", 790)                       \
+    X(evicted, "assignments ended by an answer", 1200)           \
+    X(lost, "assignments ended by a lost node", 3800)            \
+    X(taken_back, "loads taken back", 1)                         \
+    X(tasks_published, "recovery tasks published", 2300)         \
+    X(tasks_worked, "times a recovery task was worked on", 2600) \
+    X(tasks_begun, "recovery tasks assigned", 2600)              \
+    X(tasks_done, "recovery tasks retired", 2200)                \
+    X(tasks_lost, "exclusive items of failed nodes", 300)        \
+    X(partition_edits, "edits of partitions", 1000)              \
+    X(plans_written, "plans of partitions written", 750)         \
+    X(partitions_taken, "partitions newly taken", 600)           \
+    X(partitions_loaded, "partitions to indexers", 3000)         \
+    X(registrations, "registrations", 1000)                      \
+    X(mirror_checks, "mirrors compared", 95000)                  \
+    X(fold_checks, "indexes folded anew", 610)                   \
+    X(settled_live, "items live in the end", 680)                \
+    X(restores_asked, "restores asked for", 900)                 \
+    X(restores_withdrawn, "restores withdrawn", 120)             \
+    X(restored, "restored replicas created", 700)                \
+    X(restore_expiries, "expiries of restored ones", 300)        \
+    X(restore_extended, "restored replicas extended", 50)        \
+    X(restores_refused, "restores refused", 55)                  \
+    X(restores_completed, "restores completed", 450)             \
+    X(steps, "steps", 730000)                                    \
     X(simulated_s, "simulated seconds", 13000)
 
 typedef struct {
@@ -262,12 +283,14 @@ typedef struct SimProcess {
     gboolean regressed;   /* its mirror saw etcd go back, and nobody has confirmed since */
     gint64 regressed_rev; /* … and was at this revision then */
     /* agents */
+    const char *pool;
     const char *set, *zone;
     gint64 capacity_bytes, capacity_items;
     GHashTable *disk; /* snapshot → SimData; outlives processes */
     guint disk_slow;  /* loads take so many times as long */
     gboolean disk_full;
-    SimWork *work;
+    SimWork *work;         /* cache */
+    SimRecovery *recovery; /* recovery */
     LhAgent *agent;
 } SimProcess;
 
@@ -293,6 +316,23 @@ SimWork *sim_work_new(SimProcess *process);
 void sim_work_free(SimWork *work);
 LhAgentWork *sim_work_base(SimWork *work);
 gboolean sim_work_holds(SimWork *work, const char *item);
+
+/* ---- a recovery node's work (sim_recovery.c) ---- */
+
+/* Who works on a task. */
+typedef struct {
+    gpointer owner;
+    char *node; /* id */
+    gint64 since_ms;
+    guint timeline;
+} SimHand;
+
+void sim_hands_init(Sim *sim);
+void sim_hands_clear(Sim *sim);
+SimRecovery *sim_recovery_new(SimProcess *process);
+void sim_recovery_free(SimRecovery *work);
+LhAgentWork *sim_recovery_base(SimRecovery *work);
+void sim_people_recover(Sim *sim);
 
 /* ---- the model (sim_model.c): that of tests/invariants, and what mirrors are compared with ---- */
 
@@ -367,6 +407,12 @@ extern const SimActivity sim_people[]; /* ended by a NULL name */
 extern const SimActivity sim_faults[];
 
 void sim_people_begin(Sim *sim);
+/* sim_restores.c */
+void sim_restores_begin(Sim *sim);
+void sim_restores_ask(Sim *sim);
+void sim_restores_withdraw(Sim *sim);
+/* What is not as it should be yet; NULL: all is. g_free. */
+char *sim_restores_check(Sim *sim);
 /* What operators do about what waits for them: confirm brakes, unpark. */
 void sim_people_attend(Sim *sim, gboolean always);
 void sim_people_free(Sim *sim);
@@ -420,6 +466,9 @@ struct Sim {
     GArray *digests; /* guint64 */
     gint64 digest_base;
     SimPeople *people;
+    guint tasks;         /* recovery tasks that were ever published */
+    GHashTable *hands;   /* task → SimHand, of those that are worked on */
+    GHashTable *by_hand; /* set of node ids whose registration somebody deleted by hand */
     SimBucket *bucket;
     guint64 random;        /* state of the main stream of choices */
     guint64 check_random;  /* … of what the checks choose, which must change nothing */

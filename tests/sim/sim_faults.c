@@ -390,6 +390,7 @@ static void unregister(Sim *sim)
         return;
     g_autofree char *key = lh_key(LH_KIND_NODE, node->name);
     sim->counters.unregistered++;
+    g_hash_table_add(sim->by_hand, g_strdup(strchr(node->name, '/') + 1));
     sim_delete(sim, key);
 }
 

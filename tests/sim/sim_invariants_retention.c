@@ -30,7 +30,7 @@ static void on_commit(Sim *sim, const SimCommit *commit)
     for (guint i = 0; i < commit->n && commit->manager; i++) {
         const SimChange *change = &commit->changes[i];
         gboolean evicts = change->kind == LH_KIND_ASSIGNMENT && change->after != NULL &&
-                          lh_object_known(change->after) &&
+                          inv_is_cache(change->name) && lh_object_known(change->after) &&
                           ((const LhAssignment *)change->after)->action == LH_ACTION_EVICT;
         if (evicts && commit->alive && commit->by->regressed &&
             !is_confirmed(sim, sim_get(sim, LH_KIND_BRAKE, "cache-evictor"), commit->by))

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define SERVICES      5
+#define PARTITIONS    12
 #define MAX_SNAPSHOTS 70
 #define RETAINED_S    60    /* longer than they are cached */
 #define PUBLISH_MS    20000 /* within which what is there from the start is published */
@@ -17,6 +18,8 @@ typedef struct {
     gint64 window_s, replicas;
     guint sets;
     gboolean paused, exists;
+    gint64 throughput, partitions;
+    gboolean dedicated;
 } Service;
 
 typedef struct {
@@ -51,19 +54,31 @@ static void put_service(Sim *sim, guint i)
     g_autofree char *value = g_strdup_printf(
         "{\"spec\":{\"owner\":\"sim\",\"retention\":\"%" G_GINT64_FORMAT
         "s\",\"paused\":%s,\"cache\":{\"window\":\"%" G_GINT64_FORMAT
-        "s\",\"replicas\":%" G_GINT64_FORMAT ",\"sets\":[%s]}}}",
+        "s\",\"replicas\":%" G_GINT64_FORMAT
+        ",\"sets\":[%s]},\"throughputBytesPerSecond\":%" G_GINT64_FORMAT
+        ",\"partitions\":{\"min\":%" G_GINT64_FORMAT ",\"dedicated\":%s}}}",
         service->window_s + RETAINED_S, service->paused ? "true" : "false", service->window_s,
-        service->replicas, set_names[service->sets]);
+        service->replicas, set_names[service->sets], service->throughput, service->partitions,
+        service->dedicated ? "true" : "false");
     sim_put(sim, key, value, 0);
 }
 
 static void publish_one(Sim *sim, SimProcess *process, const char *text, gint64 number);
 
+static void put_partition(Sim *sim, guint i)
+{
+    g_autofree char *key = g_strdup_printf("desired/partitions/p_%u", i);
+    g_autofree char *value = g_strdup_printf(
+        "{\"spec\":{\"capacityBytesPerSecond\":%" G_GINT64_FORMAT "}}", sim_between(sim, 5, 40));
+    sim_put(sim, key, value, 0);
+}
+
 void sim_people_begin(Sim *sim)
 {
     static const Service first[SERVICES] = {
-        {86400, 2, 0, FALSE, TRUE}, {300, 1, 0, FALSE, TRUE},  {600, 1, 1, FALSE, TRUE},
-        {180, 2, 0, FALSE, TRUE},   {3600, 1, 2, FALSE, TRUE},
+        {86400, 2, 0, FALSE, TRUE, 30, 2, FALSE}, {300, 1, 0, FALSE, TRUE, 15, 1, FALSE},
+        {600, 1, 1, FALSE, TRUE, 0, 2, FALSE},    {180, 2, 0, FALSE, TRUE, 40, 2, FALSE},
+        {3600, 1, 2, FALSE, TRUE, 10, 1, TRUE},
     };
     sim->people = g_new0(SimPeople, 1);
     memcpy(sim->people->services, first, sizeof first);
@@ -72,6 +87,7 @@ void sim_people_begin(Sim *sim)
     sim_put(sim, "desired/settings/cache-assigner",
             "{\"spec\":{\"failureGrace\":\"15s\",\"restoreReservePercent\":10}}", 0);
     sim_put(sim, "desired/settings/cache-evictor", "{\"spec\":{\"evictGrace\":\"1s\"}}", 0);
+    sim_restores_begin(sim);
     sim_put(sim, "desired/settings/snapshot-cleaner",
             "{\"spec\":{\"buffer\":\"10s\",\"reconcileInterval\":\"20s\",\"orphanGrace\":\"40s\","
             "\"deletesPerSecond\":3}}",
@@ -80,6 +96,9 @@ void sim_people_begin(Sim *sim)
         sim, "desired/settings/cluster-monitor",
         "{\"spec\":{\"stuckAssigned\":\"15s\",\"stuckLoading\":\"25s\",\"stuckEvicting\":\"30s\"}}",
         0);
+    sim_put(sim, "desired/settings/partition-allocator", "{\"spec\":{\"cutover\":\"20s\"}}", 0);
+    for (guint i = 0; i < PARTITIONS; i++)
+        put_partition(sim, i);
     for (guint i = 0; i < SERVICES; i++)
         put_service(sim, i);
     for (guint i = 0; i < sim->options.snapshots; i++)
@@ -165,6 +184,34 @@ static void edit_settings(Sim *sim)
         sim_chance(sim, 50) ? "spread" : "pack", sim_between(sim, 1, 6), sim_between(sim, 0, 400));
     sim->counters.settings_edits++;
     sim_put(sim, "desired/settings/cache-assigner", value, 0);
+}
+
+static void edit_partitions(Sim *sim)
+{
+    guint i = (guint)sim_below(sim, SERVICES), partition = (guint)sim_below(sim, PARTITIONS);
+    g_autofree char *key = g_strdup_printf("desired/partitions/p_%u", partition);
+    Service *service = &sim->people->services[i];
+    sim->counters.partition_edits++;
+    switch (sim_below(sim, 4)) {
+    case 0:
+        put_partition(sim, partition);
+        return;
+    case 1:
+        if (sim_chance(sim, 50))
+            sim_delete(sim, key);
+        else
+            put_partition(sim, partition);
+        return;
+    case 2:
+        service->partitions = sim_between(sim, 1, 3);
+        service->dedicated = sim_chance(sim, 25);
+        break;
+    default:
+        service->throughput = sim_between(sim, 0, 80);
+        break;
+    }
+    if (service->exists)
+        put_service(sim, i);
 }
 
 /* The last good one stays in force until the next edit. */
@@ -410,9 +457,11 @@ static void scatter_junk(Sim *sim)
         "events/x",
     };
     static const LhKind kinds[] = {
-        LH_KIND_SERVICE, LH_KIND_SETTINGS,   LH_KIND_SNAPSHOT, LH_KIND_ACCEPTED, LH_KIND_REPLICA,
-        LH_KIND_RETRY,   LH_KIND_ASSIGNMENT, LH_KIND_HEALTH,   LH_KIND_BRAKE,    LH_KIND_STATUS,
-        LH_KIND_NODE,    LH_KIND_ITEM,       LH_KIND_SEARCH,   LH_KIND_LEADER,   LH_KIND_EVENT,
+        LH_KIND_SERVICE,         LH_KIND_SETTINGS,     LH_KIND_SNAPSHOT,      LH_KIND_ACCEPTED,
+        LH_KIND_REPLICA,         LH_KIND_RETRY,        LH_KIND_ASSIGNMENT,    LH_KIND_HEALTH,
+        LH_KIND_BRAKE,           LH_KIND_STATUS,       LH_KIND_NODE,          LH_KIND_ITEM,
+        LH_KIND_SEARCH,          LH_KIND_LEADER,       LH_KIND_EVENT,         LH_KIND_RESTORE,
+        LH_KIND_RESTOREPROGRESS, LH_KIND_RECOVERYTASK, LH_KIND_PARTITIONPLAN,
     };
     if (sim_chance(sim, 20)) {
         put_junk(sim, strange[sim_below(sim, G_N_ELEMENTS(strange))]);
@@ -497,7 +546,7 @@ static void uncordon(Sim *sim, SimProcess *process, const char *key, gint64 numb
 static void cordon(Sim *sim)
 {
     const SimProcess *process = sim_any_process(sim, FALSE, TRUE);
-    g_autofree char *key = g_strdup_printf("desired/nodepolicies/" LH_SIM_POOL "/%s",
+    g_autofree char *key = g_strdup_printf("desired/nodepolicies/%s/%s", process->pool,
                                            process->name);
     if (sim_kv(sim, key) != NULL)
         return;
@@ -563,10 +612,14 @@ const SimActivity sim_people[] = {
     {"waver", 25000, 0, waver},
     {"edit badly", 50000, 0, edit_badly},
     {"edit settings", 60000, 0, edit_settings},
+    {"edit partitions", 20000, 1, edit_partitions},
     {"delete a service", 150000, 0, delete_service},
     {"retire", 60000, 0, retire},
     {"junk", 9000, 0, scatter_junk},
     {"cordon", 90000, 0, cordon},
+    {"recover", 12000, 1, sim_people_recover},
+    {"ask for a restore", 25000, 1, sim_restores_ask},
+    {"withdraw a restore", 90000, 0, sim_restores_withdraw},
     {"attend", 15000, 1, attend},
     {NULL, 0, 0, NULL},
 };

@@ -120,7 +120,7 @@ static void start_agent(SimProcess *process)
     g_autofree char *url = g_strdup_printf("http://%s:8084", process->name);
     const LhAgentOptions options = {
         .prefix = SIM_PREFIX,
-        .pool = LH_SIM_POOL,
+        .pool = process->pool,
         .name = process->name,
         .host = process->name,
         .url = url,
@@ -131,9 +131,15 @@ static void start_agent(SimProcess *process)
         .capacity_items = process->capacity_items,
         .lease_ttl_s = SIM_LEASE_TTL_S,
     };
-    process->work = sim_work_new(process);
+    gboolean cache = strcmp(process->pool, LH_SIM_POOL) == 0;
+    if (cache)
+        process->work = sim_work_new(process);
+    else
+        process->recovery = sim_recovery_new(process);
     process->agent = lh_agent_new(process->env, process->etcd, &options,
-                                  sim_work_base(process->work), &funcs, process);
+                                  cache ? sim_work_base(process->work)
+                                        : sim_recovery_base(process->recovery),
+                                  &funcs, process);
 }
 
 void sim_process_start(SimProcess *process)
@@ -170,6 +176,7 @@ static void free_parts(SimProcess *process)
     g_clear_pointer(&process->metrics, lh_metrics_free);
     g_clear_pointer(&process->agent, lh_agent_free);
     g_clear_pointer(&process->work, sim_work_free);
+    g_clear_pointer(&process->recovery, sim_recovery_free);
     g_clear_pointer(&process->etcd, lh_etcd_free);
     g_clear_pointer(&process->env, lh_env_free);
     process->state = SIM_DOWN;
@@ -179,7 +186,7 @@ static void free_parts(SimProcess *process)
 static void change_agent(SimProcess *process)
 {
     Sim *sim = process->sim;
-    if (sim->calm || process->is_manager)
+    if (sim->calm || process->is_manager || strcmp(process->pool, LH_SIM_POOL) != 0)
         return;
     if (sim_chance(sim, 8))
         process->capacity_bytes = sim_agent_capacity(sim);

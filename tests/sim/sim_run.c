@@ -241,10 +241,15 @@ static void add_process(Sim *sim, gboolean is_manager, guint slot)
         process->wall_offset_ms = 0;
     if (is_manager)
         return;
+    process->pool = slot < sim->options.agents                  ? LH_SIM_POOL
+                    : slot < sim->options.agents + SIM_RECOVERY ? SIM_POOL_RECOVERY
+                                                                : SIM_POOL_INDEXER;
     process->set = slot % 5 == 4 ? "extra" : "default";
     process->zone = slot % 2 == 0 ? "zone-a" : "zone-b";
     process->capacity_bytes = sim_agent_capacity(sim);
-    process->capacity_items = ITEMS * sim_scale(sim);
+    process->capacity_items = slot < sim->options.agents                  ? ITEMS * sim_scale(sim)
+                              : slot < sim->options.agents + SIM_RECOVERY ? 1
+                                                                          : 0;
     process->disk = sim_disk_new();
 }
 
@@ -269,8 +274,9 @@ static void start_world(Sim *sim)
               sim->intensity);
     for (guint i = 0; i < sim->options.managers; i++)
         add_process(sim, TRUE, i);
-    for (guint i = 0; i < sim->options.agents; i++)
+    for (guint i = 0; i < sim->options.agents + SIM_RECOVERY + SIM_INDEXERS; i++)
         add_process(sim, FALSE, i);
+    sim_hands_init(sim);
     sim_people_begin(sim);
     for (guint i = 0; i < sim->n_processes; i++)
         sim_process_start(&sim->processes[i]);
@@ -314,6 +320,7 @@ static void end_world(Sim *sim)
     fake_etcd_on_unknown(sim->server, NULL, NULL);
     for (guint i = 0; i < sim->n_processes; i++)
         sim_process_clear(&sim->processes[i]);
+    sim_hands_clear(sim);
     fake_etcd_free(sim->server);
     sim_faults_free(sim);
     sim_people_free(sim);

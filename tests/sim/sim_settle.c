@@ -67,13 +67,20 @@ static const char *room_for(const Sim *sim, const LhReplica *replica)
                                                              replica->snapshot);
     for (guint i = sim->options.managers; i < sim->n_processes; i++) {
         const SimProcess *process = &sim->processes[i];
-        if (strcmp(process->set, replica->set) != 0)
+        if (strcmp(process->pool, LH_SIM_POOL) != 0 || strcmp(process->set, replica->set) != 0)
             continue;
         InvUse use = inv_use(&sim->model, process->name);
         gint64 room = process->capacity_bytes - process->capacity_bytes / 100 * (SIM_RESERVE + 1);
         gint64 slots = process->capacity_items - (process->capacity_items * SIM_RESERVE + 99) / 100;
+        gint64 bytes = use.bytes, items = use.items;
+        if (replica->restored) {
+            room = process->capacity_bytes / 100 * (SIM_RESERVE - 1);
+            slots = process->capacity_items * SIM_RESERVE / 100;
+            bytes = use.restored_bytes;
+            items = use.restored_items;
+        }
         if (inv_pair(&sim->model, process->name, replica->snapshot) == 0 &&
-            use.bytes + snapshot->size_bytes <= room && use.items + 1 <= slots)
+            bytes + snapshot->size_bytes <= room && items + 1 <= slots)
             return process->name;
     }
     return NULL;
@@ -181,7 +188,7 @@ static char *check_leftovers(Sim *sim)
     g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_ASSIGNMENT]);
     while (g_hash_table_iter_next(&iter, &key, NULL)) {
         g_autofree char *item = lh_name_part(key, 2);
-        if (item != NULL && sim_get(sim, LH_KIND_REPLICA, item) == NULL)
+        if (item != NULL && inv_is_cache(key) && sim_get(sim, LH_KIND_REPLICA, item) == NULL)
             return g_strdup_printf("assignment %s has no replica", (char *)key);
     }
     g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_ITEM]);
@@ -256,11 +263,58 @@ static char *check_monitored(Sim *sim)
     return why;
 }
 
+/* ---- every task that can be done is done ---- */
+
+static char *check_tasks(Sim *sim)
+{
+    GHashTableIter iter;
+    gpointer key, value;
+    g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_RECOVERYTASK]);
+    while (g_hash_table_iter_next(&iter, &key, &value))
+        if (lh_object_known(value))
+            return g_strdup_printf("recovery task %s is not done", (char *)key);
+    return NULL;
+}
+
+/* ---- every partition that a plan has for good is worked on ---- */
+
+static gboolean is_worked_on(Sim *sim, const char *partition)
+{
+    g_autofree char *tail = g_strconcat("/", partition, NULL);
+    GHashTableIter iter;
+    gpointer key, value;
+    g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_ITEM]);
+    while (g_hash_table_iter_next(&iter, &key, &value))
+        if (g_str_has_prefix(key, SIM_POOL_INDEXER "/") && g_str_has_suffix(key, tail) &&
+            lh_object_known(value) && ((const LhItem *)value)->state == LH_ITEM_LIVE)
+            return g_hash_table_contains(sim->hands, partition);
+    return FALSE;
+}
+
+static char *check_partitions(Sim *sim)
+{
+    GHashTableIter iter;
+    gpointer key, value;
+    g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_PARTITIONPLAN]);
+    while (g_hash_table_iter_next(&iter, &key, &value)) {
+        const LhPartitionPlan *plan = value;
+        const LhPartitionInterval *last;
+        if (!lh_object_known(value) || plan->history->n == 0)
+            continue;
+        last = lh_array_at(plan->history, plan->history->n - 1);
+        for (guint i = 0; last->partitions[i] != NULL; i++)
+            if (!is_worked_on(sim, last->partitions[i]))
+                return g_strdup_printf("partition %s of %s is on no indexer", last->partitions[i],
+                                       (char *)key);
+    }
+    return NULL;
+}
+
 static char *restless(Sim *sim)
 {
     char *(*const checks[])(Sim * sim) = {
-        check_processes, check_leaders,   check_snapshots,
-        check_replicas,  check_leftovers, check_monitored,
+        check_processes, check_leaders,   check_snapshots, check_replicas,   sim_restores_check,
+        check_leftovers, check_monitored, check_tasks,     check_partitions,
     };
     char *why = NULL;
     for (guint i = 0; why == NULL && i < G_N_ELEMENTS(checks); i++)

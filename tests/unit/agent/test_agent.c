@@ -523,6 +523,9 @@ static void exclusive_work_stops_before_the_lease_may_end(void **state)
         assert_true(f->work->drops > 0);
         gint64 dropped = f->work->dropped_ms - sim_machine_mono_offset(f->env);
         assert_true(dropped < cut_ms + TTL_MS);
+        /* A watchdog would have ended it a little later, and in time. */
+        gint64 told = f->work->deadline_ms - sim_machine_mono_offset(f->env);
+        assert_true(dropped < told && told < cut_ms + TTL_MS);
         assert_left(f, 1, LH_LEFT_DEADLINE);
         fake_etcd_client_cut(f->client, FAKE_CUT_NONE);
         assert_true(run_until(f, is_another, 30000));
@@ -534,9 +537,69 @@ static void exclusive_work_goes_on_while_the_lease_does(void **state)
 {
     Fixture *f = *state;
     start_agent(f, "recovery");
-    run_ms(f, 120000);
+    for (guint i = 0; i < 120; i++) {
+        run_ms(f, 1000);
+        gint64 told = f->work->deadline_ms - lh_mono_ms(f->env);
+        assert_true(told > TTL_MS / 3 && told < TTL_MS);
+    }
     assert_int_equal(f->work->drops, 0);
     assert_int_equal(f->ids->len, 1);
+}
+
+/* A cache node serves on: nothing ends its work but itself. */
+static void cache_work_has_no_deadline(void **state)
+{
+    Fixture *f = *state;
+    registered(f);
+    run_ms(f, 20000);
+    assert_int_equal(f->work->deadline_ms, 0);
+}
+
+static const LhKv *recovery_item(const Fixture *f)
+{
+    g_autofree char *key = g_strdup_printf(PREFIX "actual/items/recovery/%s/t", node_id(f));
+    return fake_etcd_get(f->server, key, 0);
+}
+
+static void begin_task(Fixture *f)
+{
+    f->work->finish = TRUE;
+    f->work->load_ms = 1000;
+    start_agent(f, "recovery");
+    assert_true(run_until(f, is_registered, 5000));
+    g_autofree char *key = g_strdup_printf(PREFIX "decided/assignments/recovery/%s/t", node_id(f));
+    fake_etcd_put(f->server, key,
+                  "{\"action\":\"load\",\"partition\":\"p\",\"startOffset\":0,\"endOffset\":9}", 0);
+    run_ms(f, 500);
+    assert_true(recovery_item(f)->lease != 0); /* loading */
+}
+
+static void what_is_done_outlives_its_node(void **state)
+{
+    Fixture *f = *state;
+    begin_task(f);
+    run_ms(f, 1000);
+    g_autofree char *state_said = field(recovery_item(f), "state");
+    assert_string_equal(state_said, "done");
+    assert_int_equal(recovery_item(f)->lease, 0);
+    sim_machine_crash(f->env);
+    run_ms(f, 30000);
+    assert_int_equal(count_keys(f, PREFIX "actual/nodes/"), 0);
+    assert_non_null(recovery_item(f));
+}
+
+/* It is put only while registration and order are as they were. */
+static void done_is_not_said_of_another_order(void **state)
+{
+    Fixture *f = *state;
+    begin_task(f);
+    g_autofree char *key = g_strdup_printf(PREFIX "decided/assignments/recovery/%s/t", node_id(f));
+    fake_etcd_client_cut(f->client, FAKE_CUT_BOTH);
+    fake_etcd_delete(f->server, key, NULL);
+    run_ms(f, 1500); /* the work ends meanwhile */
+    fake_etcd_client_cut(f->client, FAKE_CUT_NONE);
+    run_ms(f, 20000);
+    assert_null(recovery_item(f));
 }
 
 /* ---- stopping ---- */
@@ -713,6 +776,9 @@ int main(void)
         TEST(freed_while_a_release_waits_to_be_tried_again),
         TEST(exclusive_work_stops_before_the_lease_may_end),
         TEST(exclusive_work_goes_on_while_the_lease_does),
+        TEST(cache_work_has_no_deadline),
+        TEST(what_is_done_outlives_its_node),
+        TEST(done_is_not_said_of_another_order),
         TEST(sigterm),
         TEST(sigterm_with_etcd_away_is_bounded),
         TEST(sigterm_at_any_time),

@@ -55,7 +55,11 @@ static void bad_usage(void **state)
     (void)state;
     refused(2, "", "--pool: is needed");
     refused(2, "--pool nope", "\"nope\" is not a pool");
-    refused(2, "--pool recovery --name a", "not supported by this build");
+    refused(2, "--pool recovery --name a", "--exec: is needed in the pool recovery");
+    refused(2, "--pool worker --name a --exec x --on-load y",
+            "--on-load: has no use in the pool worker");
+    refused(2, "--pool indexer --name a --on-evict y", "--exec: or --on-load is needed");
+    refused(2, "--pool recovery --name a --exec \"'\"", "--exec: ");
     refused(2, "--pool cache", "--name: is needed");
     refused(2, "--pool cache --name a/b", "\"a/b\"");
     refused(2, "--pool cache --name a", "--data-dir: is needed");
@@ -67,7 +71,7 @@ static void bad_usage(void **state)
     refused(2, FINE "--etcd-endpoints ,", "--etcd-endpoints: names no endpoint");
     refused(2, FINE "--etcd-endpoints :::", "--etcd-endpoints: ");
     refused(2, FINE "--log-level loud", "--log-level: ");
-    refused(2, FINE "--exec x", "--exec: is not supported");
+    refused(2, FINE "--exec x", "--exec: has no use in the pool cache");
     refused(2, FINE "--etcd-cert x", "--etcd-cert: needs etcd.key too");
     refused(2, FINE "--on-load \"'\"", "--on-load: ");
     refused(2, FINE "--on-evict ''", "--on-evict: ");

@@ -28,6 +28,7 @@ typedef struct {
     gboolean finish;        /* loads end by "done" */
     guint loads, releases, drops, updates;
     gint64 dropped_ms;
+    gint64 deadline_ms; /* told last; 0: none */
     const char *const *warm;
 } VirtualWork;
 
@@ -136,6 +137,13 @@ static inline void virtual_release(LhAgentWork *base, const char *item)
     t->timer = lh_timer_in(w->env, w->release_ms, virtual_step, t);
 }
 
+static inline void virtual_deadline(LhAgentWork *base, gint64 mono_ms)
+{
+    VirtualWork *w = (VirtualWork *)base;
+    assert_true(mono_ms >= w->deadline_ms);
+    w->deadline_ms = mono_ms;
+}
+
 static inline void virtual_drop(LhAgentWork *base)
 {
     VirtualWork *w = (VirtualWork *)base;
@@ -157,6 +165,7 @@ static inline VirtualWork *virtual_work_new(LhEnv *env)
         .update = virtual_update,
         .serve = virtual_serve,
         .release = virtual_release,
+        .deadline = virtual_deadline,
         .drop = virtual_drop,
         .warm = virtual_warm,
     };

@@ -64,6 +64,16 @@ static void a_replica_is_what_its_name_says(void **state)
         "{\"snapshot\":\"s\",\"service\":\"a\",\"set\":\"x\",\"ordinal\":3,"
         "\"restored\":true,\"expiresAt\":1}");
     assert_known(restored);
+    assert_refused(LH_KIND_REPLICA,
+                   "{\"snapshot\":\"snap-1\",\"service\":\"a\",\"set\":\"default\",\"ordinal\":0}",
+                   "expiresAt: is required unless the replica is restored");
+    g_autoptr(LhObject) loading = parse_value(
+        LH_KIND_REPLICA, "s.x.r3",
+        "{\"snapshot\":\"s\",\"service\":\"a\",\"set\":\"x\",\"ordinal\":3,\"restored\":true,"
+        "\"restore\":\"q\",\"restoreRevision\":7,\"ttl\":\"90s\"}");
+    assert_known(loading);
+    assert_int_equal(((const LhReplica *)loading)->expires_at, -1);
+    assert_int_equal(((const LhReplica *)loading)->ttl_ms, 90000);
 }
 
 static void assignments_carry_what_their_pool_needs(void **state)
@@ -186,7 +196,14 @@ static void other_decided_kinds_are_printed_whole(void **state)
                    "\"firstSeen\":\"1970-01-01T00:00:00.000Z\"}");
     assert_printed(LH_KIND_BRAKE, "{\"revision\":1,\"since\":0,\"planHash\":\"h\",\"of\":50}",
                    "{\"revision\":1,\"since\":\"1970-01-01T00:00:00.000Z\",\"planHash\":\"h\","
-                   "\"eligible\":0,\"of\":50}");
+                   "\"eligible\":0,\"of\":50,\"cause\":\"much\"}");
+    static const char restored[] =
+        "{\"revision\":1,\"since\":\"1970-01-01T00:00:00.000Z\",\"planHash\":\"h\",\"eligible\":0,"
+        "\"of\":0,\"cause\":\"restored\",\"basis\":\"b\",\"markers\":[\"0123@9\"]}";
+    assert_printed(LH_KIND_BRAKE, restored, restored);
+    assert_refused(LH_KIND_BRAKE,
+                   "{\"revision\":1,\"since\":0,\"planHash\":\"h\",\"cause\":\"other\"}",
+                   "cause: is \"other\", must be one of much, restored, hold");
     assert_printed(LH_KIND_EVENT, "{\"time\":0,\"type\":\"Warning\",\"object\":\"services/a\"}",
                    "{\"time\":\"1970-01-01T00:00:00.000Z\",\"type\":\"Warning\","
                    "\"object\":\"services/a\",\"count\":1}");

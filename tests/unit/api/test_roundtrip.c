@@ -290,7 +290,9 @@ static const char *mend(LhKind kind, gpointer data, Maker *m)
     } else if (kind == LH_KIND_ACCEPTED) {
         ((LhAccepted *)data)->spec = "{\"owner\":\"o\",\"pattern\":\"ü\"}";
     } else if (kind == LH_KIND_REPLICA) {
-        const LhReplica *replica = data;
+        LhReplica *replica = data;
+        if (!replica->restored)
+            replica->expires_at = MAX(0, replica->expires_at);
         name = keep(m, lh_replica_name(replica->snapshot, replica->set, replica->ordinal,
                                        replica->restored));
     } else if (kind == LH_KIND_PARTITIONPLAN) {

@@ -97,6 +97,14 @@ static void test_tables(void **state)
                 "NAME                   CONDITIONS\n"
                 "services/a/admission   Valid=True,X=?\n");
     assert_list("orphans", LH_OUTPUT_TABLE, "[]", "no orphans found\n");
+    assert_list("partitionplans", LH_OUTPUT_WIDE,
+                "[{\"metadata\":{\"name\":\"logs\",\"revision\":7},\"history\":[{\"start\":"
+                "\"2026-05-01T11:00:00Z\",\"end\":\"2026-05-01T12:15:00Z\",\"partitions\":"
+                "[\"a\"]},{\"start\":\"2026-05-01T12:15:00Z\",\"end\":null,\"partitions\":"
+                "[\"a\",\"b\"]}]},{\"metadata\":{\"name\":\"none\"},\"history\":[]}]",
+                "NAME   PARTITIONS   FROM     INTERVALS   NAMES   REVISION\n"
+                "logs   2            in 15m   2           a,b     7\n"
+                "none   -            -        0           -       -\n");
 }
 
 /* Every kind has a table that can show an empty object. */

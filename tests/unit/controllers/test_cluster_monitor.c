@@ -356,6 +356,48 @@ static void exclusive_pools_too(void **state)
         lookf(world, "decided/status/%s", name)); /* it works: recoveryTimeout is another's */
 }
 
+/* ---- tombstones ---- */
+
+static void tombstones_go_after_30_days(void **state)
+{
+    g_autoptr(World) world = world_new();
+    g_autofree char *orphan = g_strnfill(64, 'a'), *fresh = g_strnfill(64, 'b');
+
+    (void)state;
+    putf(world, "decided/deletions/s1",
+         "{\"uri\":\"s3://bucket/s1/\",\"snapshotRevision\":3,\"decidedAt\":%" PRId64
+         ",\"dataDeletedAt\":%" PRId64 "}",
+         T0, T0 + HOUR);
+    putf(world, "decided/deletions/s2",
+         "{\"uri\":\"s3://bucket/s2/\",\"snapshotRevision\":3,\"decidedAt\":%" PRId64 "}", T0);
+    put(world, "decided/deletions/s3", "garbage");
+    g_autofree char *gone = g_strconcat("decided/orphans/", orphan, NULL);
+    g_autofree char *there = g_strconcat("decided/orphans/", fresh, NULL);
+    putf(world, gone,
+         "{\"uri\":\"s3://bucket/o/\",\"objects\":0,\"bytes\":0,\"firstSeen\":1,\"secondSeen\":2,"
+         "\"decidedAt\":%" PRId64 "}",
+         T0);
+    putf(world, there,
+         "{\"uri\":\"s3://bucket/p/\",\"objects\":4,\"bytes\":9,\"firstSeen\":1,\"secondSeen\":2,"
+         "\"decidedAt\":%" PRId64 "}",
+         T0);
+    assert_true(lh_object_known(look(world, gone)));
+    world->now_ms = T0 + 30 * DAY - 1;
+    g_autoptr(LhPlan) plan = plan_of(world, "cluster-monitor");
+    assert_int_equal(lh_plan_groups(plan), 0);
+    assert_int_equal(plan->wake_ms, T0 + 30 * DAY);
+    world->now_ms = T0 + 30 * DAY;
+    run(world, "cluster-monitor");
+    assert_null(look(world, gone));
+    assert_non_null(look(world, "decided/deletions/s1")); /* its data went an hour later */
+    world->now_ms += HOUR;
+    run(world, "cluster-monitor");
+    assert_null(look(world, "decided/deletions/s1"));
+    assert_non_null(look(world, "decided/deletions/s2")); /* its data is still there */
+    assert_non_null(look(world, "decided/deletions/s3"));
+    assert_non_null(look(world, there));
+}
+
 #define TEST(name_) cmocka_unit_test(name_)
 
 int main(void)
@@ -374,6 +416,7 @@ int main(void)
         TEST(counts_are_written_once_a_second),
         TEST(an_uneven_fleet_is_said),
         TEST(exclusive_pools_too),
+        TEST(tombstones_go_after_30_days),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

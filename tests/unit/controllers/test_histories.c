@@ -158,6 +158,27 @@ static void do_other_desired(History *h)
     }
 }
 
+static void do_restore(History *h)
+{
+    static const char *const ttls[] = {"1m", "1h", "9h"};
+    g_autofree char *key = g_strdup_printf("desired/restores/r%d", pick(h, 4));
+    gint64 start = h->world->now_ms - pick(h, 40) * HOUR;
+
+    if (chance(h, 20))
+        del(h->world, key);
+    else if (chance(h, 10))
+        put(h->world, key, garbage[pick(h, G_N_ELEMENTS(garbage))]);
+    else if (chance(h, 30))
+        putf(h->world, key,
+             "{\"spec\":{\"snapshots\":[\"p%d\",\"p%d\",\"twin-0\"],\"ttl\":\"%s\"}}", pick(h, 10),
+             10 + pick(h, 10), ttls[pick(h, 3)]);
+    else
+        putf(h->world, key,
+             "{\"spec\":{\"service\":\"%s%d\",\"startTime\":%" PRId64 ",\"endTime\":%" PRId64
+             ",\"ttl\":\"%s\"}}",
+             "s", pick(h, 4), start, start + pick(h, 20) * HOUR, ttls[pick(h, 3)]);
+}
+
 static void do_deletion(History *h)
 {
     int name = pick(h, 20);
@@ -177,9 +198,9 @@ static void do_deletion(History *h)
 static void do_spoil(History *h)
 {
     static const char *const areas[] = {
-        "decided/accepted/", "decided/replicas/",    "decided/assignments/", "decided/retries/",
-        "decided/status/",   "decided/health/",      "decided/brakes/",      "actual/items/",
-        "actual/nodes/",     "published/snapshots/",
+        "decided/accepted/", "decided/replicas/",    "decided/assignments/",     "decided/retries/",
+        "decided/status/",   "decided/health/",      "decided/brakes/",          "actual/items/",
+        "actual/nodes/",     "published/snapshots/", "decided/restoreprogress/",
     };
     g_autofree char *key = any_key(h, areas[pick(h, G_N_ELEMENTS(areas))]);
 
@@ -306,10 +327,79 @@ static void check_host(const History *h, const char *node, gint64 size)
                  h->step, object->node_name, bytes, items);
 }
 
+/* What one class of replicas has of the host, after @size bytes of it were placed there. */
+static void check_share(const History *h, const char *node, const char *item, gint64 size)
+{
+    const LhNode *object = lookf(h->world, "actual/nodes/cache/%s", node);
+    gint64 percent = lh_fleet_settings(fleet(h->world), "cache-assigner")->restore_reserve_percent;
+    g_autoptr(GPtrArray) keys = keys_below(h->world, "decided/assignments/cache/");
+    gint64 reserve = object->capacity_bytes * percent / 100, bytes = 0;
+    gboolean restored = FALSE;
+
+    lh_replica_name_split(item, NULL, NULL, NULL, &restored);
+    for (guint i = 0; i < keys->len; i++) {
+        const LhAssignment *assignment = look(h->world, keys->pdata[i]);
+        g_autofree char *id = lh_name_part(assignment->o.name, 1);
+        g_autofree char *other = lh_name_part(assignment->o.name, 2);
+        g_autofree char *name = id == NULL ? NULL : lh_node_name_of(id);
+        gboolean other_restored = FALSE;
+        if (other != NULL)
+            lh_replica_name_split(other, NULL, NULL, NULL, &other_restored);
+        if (g_strcmp0(name, object->node_name) == 0 && other_restored == restored &&
+            lookf(h->world, "actual/nodes/cache/%s", id) != NULL)
+            bytes += assignment->size_bytes;
+    }
+    if (size > 0 && bytes > (restored ? reserve : object->capacity_bytes - reserve))
+        fail_msg("seed %u step %u: %s replicas have %" PRId64 " of %" PRId64 " bytes on %s",
+                 h->seed, h->step, restored ? "restored" : "regular", bytes, object->capacity_bytes,
+                 node);
+}
+
+static gboolean is_pending(const History *h, const LhReplica *replica)
+{
+    const LhRestoreProgress *progress = lookf(h->world, "decided/restoreprogress/%s",
+                                              replica->restore);
+
+    return progress != NULL && lh_object_known(&progress->o) &&
+           progress->phase == LH_RESTORE_PENDING &&
+           lookf(h->world, "decided/accepted/restores/%s", replica->restore) != NULL;
+}
+
+/* Before its group is committed: created only while Pending; expiresAt set once, or extended; none deleted
+ * while Pending but with its snapshot. */
+static void check_restored(const History *h, const LhOp *op)
+{
+    const LhReplica *present = look(h->world, op->key), *after;
+    g_autoptr(LhObject) parsed = NULL;
+    gboolean restored = FALSE;
+
+    if (op->kind != LH_KIND_REPLICA || mod_rev(h->world, op->key) != op->expect_rev ||
+        !lh_replica_name_split(op->name, NULL, NULL, NULL, &restored) || !restored)
+        return;
+    if (op->type == LH_OP_DELETE) {
+        if (is_pending(h, present) &&
+            lookf(h->world, "published/snapshots/%s", present->snapshot) != NULL)
+            fail_msg("seed %u step %u: %s is deleted while its Restore is Pending", h->seed,
+                     h->step, op->name);
+        return;
+    }
+    parsed = lh_object_parse(op->kind, op->name, op->value, strlen(op->value), 1, 1, 0);
+    after = (const LhReplica *)parsed;
+    if ((present == NULL || strcmp(op->rule, "extended") == 0) && !is_pending(h, after))
+        fail_msg("seed %u step %u: %s comes while its Restore is not Pending", h->seed, h->step,
+                 op->name);
+    if (present != NULL && present->expires_at >= 0 && after->expires_at != present->expires_at &&
+        (strcmp(op->rule, "extended") != 0 || after->expires_at < present->expires_at))
+        fail_msg("seed %u step %u: %s: its expiry is changed, rule %s", h->seed, h->step, op->name,
+                 op->rule);
+}
+
 static void commit(History *h, const LhPlan *plan, guint group)
 {
     const LhGroup *range = lh_plan_group(plan, group);
 
+    for (guint i = 0; i < range->n_ops && compares_hold(h->world, plan, range); i++)
+        check_restored(h, lh_plan_op(plan, range, i));
     if (!apply_group(h->world, plan, group))
         return;
     h->work++;
@@ -317,7 +407,10 @@ static void commit(History *h, const LhPlan *plan, guint group)
         const LhOp *op = lh_plan_op(plan, range, i);
         if (op->kind == LH_KIND_ASSIGNMENT && op->type == LH_OP_PUT && op->expect_rev == 0) {
             g_autofree char *node = lh_name_part(op->name, 1);
-            check_host(h, node, ((const LhAssignment *)look(h->world, op->key))->size_bytes);
+            g_autofree char *item = lh_name_part(op->name, 2);
+            gint64 size = ((const LhAssignment *)look(h->world, op->key))->size_bytes;
+            check_host(h, node, size);
+            check_share(h, node, item, size);
         }
     }
 }
@@ -325,9 +418,9 @@ static void commit(History *h, const LhPlan *plan, guint group)
 /* Some of a plan's groups, in any order; sometimes the world moves on between two of them. */
 static void do_controller(History *h)
 {
-    static const char *const names[] = {"admission",       "admission",      "replica-creator",
-                                        "cache-assigner",  "cache-assigner", "cache-evictor",
-                                        "failure-detector"};
+    static const char *const names[] = {"admission",        "admission",       "replica-creator",
+                                        "cache-assigner",   "cache-assigner",  "cache-evictor",
+                                        "failure-detector", "restore-manager", "restore-manager"};
     const char *name = names[pick(h, G_N_ELEMENTS(names))];
     g_autoptr(LhPlan) plan = NULL;
     guint n, skip = chance(h, 25) ? (guint)pick(h, 100) : 0;
@@ -366,10 +459,10 @@ static void random_step(History *h)
         guint weight;
         void (*act)(History *h);
     } acts[] = {
-        {4, do_service},       {12, do_snapshot}, {1, do_twins},   {2, do_settings},
-        {3, do_other_desired}, {2, do_deletion},  {4, do_spoil},   {2, do_odd_key},
-        {4, do_join},          {2, do_leave},     {20, do_answer}, {40, do_controller},
-        {4, do_time},
+        {4, do_service},     {12, do_snapshot},     {1, do_twins},    {2, do_settings},
+        {4, do_restore},     {3, do_other_desired}, {2, do_deletion}, {4, do_spoil},
+        {2, do_odd_key},     {4, do_join},          {2, do_leave},    {20, do_answer},
+        {40, do_controller}, {4, do_time},
     };
     guint sum = 0, at;
 
@@ -501,6 +594,23 @@ static void check_wanted(const History *h)
     }
 }
 
+/* Every Restore is decided, and what it waits for, if anything, is a service that is held. */
+static void check_restores(const History *h)
+{
+    g_autoptr(GPtrArray) keys = keys_below(h->world, "decided/accepted/restores/");
+
+    for (guint i = 0; i < keys->len; i++) {
+        const LhAccepted *accepted = look(h->world, keys->pdata[i]);
+        const char *name = (const char *)keys->pdata[i] + strlen("decided/accepted/restores/");
+        const LhRestoreProgress *progress = lookf(h->world, "decided/restoreprogress/%s", name);
+        if (progress == NULL || progress->observed_revision != accepted->revision)
+            fail_msg("seed %u: restore %s is not decided", h->seed, name);
+        else if (progress->phase == LH_RESTORE_PENDING &&
+                 (progress->message == NULL || strstr(progress->message, "service ") == NULL))
+            fail_msg("seed %u: restore %s is Pending: %s", h->seed, name, progress->message);
+    }
+}
+
 static void check_converges(History *h)
 {
     gint64 wake;
@@ -512,6 +622,7 @@ static void check_converges(History *h)
         h->world->now_ms += SECOND;
     }
     check_wanted(h);
+    check_restores(h);
     check_assignments(h);
     for (int round = 0; (wake = next_wake(h->world)) != 0; round++) {
         if (round > 2000)

@@ -133,6 +133,15 @@ static void test_routes(void **state)
         {"PUT", "/v1/confirmations/cache-evictor", "{\"spec\":{\"planHash\":\"0123456789abcdef\"}}",
          LH_ROLE_ADMIN, 0, "planHash"},
         {"DELETE", "/v1/confirmations/none", NULL, LH_ROLE_ADMIN, 404, "does not exist"},
+        {"POST", "/v1/restores", "{\"spec\":{\"snapshots\":[\"a\"]}}", LH_ROLE_OPERATOR, 201,
+         "\"name\":\"restore-"},
+        {"POST", "/v1/restores", "{\"spec\":{\"service\":\"a\",\"startTime\":1}}", LH_ROLE_OPERATOR,
+         422, "\"field\":\"spec.endTime\""},
+        {"POST", "/v1/restores", "{\"metadata\":{\"name\":\"a b\"},\"spec\":{}}", LH_ROLE_OPERATOR,
+         422, "\"field\":\"metadata.name\""},
+        {"POST", "/v1/restores", "{\"metadata\":{\"name\":7},\"spec\":{}}", LH_ROLE_OPERATOR, 422,
+         "\"field\":\"metadata.name\""},
+        {"POST", "/v1/restores", "nonsense", LH_ROLE_OPERATOR, 400, "JSON"},
         {"POST", "/v1/retries/cache/x:retry", NULL, LH_ROLE_OPERATOR, 404, "no failed attempts"},
         {"POST", "/v1/nodepolicies/cache/n:cordon", NULL, LH_ROLE_OPERATOR, 0, "\"cordon\":true"},
         {"POST", "/v1/nodepolicies/cache/n:uncordon", NULL, LH_ROLE_OPERATOR, 0, "\"cordon\""},
@@ -161,6 +170,29 @@ static void test_routes(void **state)
     }
 }
 
+static void expect(Manager *m, const char *method, const char *path, const char *body, int status,
+                   const char *says)
+{
+    Client *client = ask_as(m, LH_ROLE_OPERATOR, method, path, body);
+    if (reply_status(client) != status || strstr(reply_body(client), says) == NULL)
+        fail_msg("%s %s %s:\n%s", method, path, body, client->in->str);
+    client_drop(m, client);
+}
+
+/* A restore is created once, under the name that is given. */
+static void test_restores_are_created(void **state)
+{
+    Manager *m = *state;
+    static const char body[] = "{\"metadata\":{\"name\":\"r\"},\"spec\":{\"service\":\"a\","
+                               "\"startTime\":1,\"endTime\":2}}";
+    expect(m, "POST", "/v1/restores?dryRun=true", body, 200, "\"r\"");
+    expect(m, "GET", "/v1/restores/r", NULL, 404, "does not exist");
+    expect(m, "POST", "/v1/restores", body, 201, "\"ttl\":\"1h\"");
+    expect(m, "GET", "/v1/restores/r", NULL, 200, "\"service\":\"a\"");
+    expect(m, "POST", "/v1/restores", body, 412, "Restore r exists already");
+    expect(m, "POST", "/v1/services", body, 405, "does not have this method");
+}
+
 /* Who may not write has not written. */
 static void test_refused_writes(void **state)
 {
@@ -178,6 +210,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         manager_case(test_routes),
+        manager_case(test_restores_are_created),
         manager_case(test_refused_writes),
     };
     return cmocka_run_group_tests_name("http/api_roles", tests, NULL, NULL);

@@ -507,6 +507,10 @@ static gint64 taken_back(History *h, const char *state, gint64 minutes)
     gint64 order = commit(h);
     if (state != NULL) {
         put_item(h, LEASE_B, NODE_B, "s1.default.1", state, order);
+        if (strcmp(state, "live") == 0)
+            put(h, LEASE_B, "actual/search/cache/" NODE_B "/s1",
+                "{\"snapshot\":\"s1\",\"replica\":\"s1.default.1\",\"node\":\"" NODE_B
+                "\",\"url\":\"http://x/\"}");
         commit(h);
     }
     history_wait(h, minutes * 60000);
@@ -559,7 +563,7 @@ static const Wrong wrongs[] = {
     ROW(FENCE, two_epochs_at_once, "it was written by cache-assigner under epoch"),
     ROW(PLACEMENT, assigned_twice, "s1.default.0 is assigned twice"),
     ROW(PLACEMENT, two_of_a_snapshot, "two replicas of s1 are on node-a"),
-    ROW(PLACEMENT, beyond_capacity, "then node-a holds 901 of 1000 bytes"),
+    ROW(PLACEMENT, beyond_capacity, "then node-a holds 901+0 of 1000 bytes"),
     ROW(PLACEMENT, no_replica, "there is no such replica"),
     ROW(PLACEMENT, no_snapshot, "there is no such snapshot to load"),
     ROW(PLACEMENT, another_size, "is not what its replica and snapshot say"),

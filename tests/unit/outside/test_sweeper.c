@@ -125,8 +125,9 @@ static void act(gpointer data)
     } else if (op->request.work == LH_STORE_WRITE) {
         lab->writes++;
         code = LH_ERR_CONFLICT;
-        why = op->over != NULL && strcmp(op->over, present == NULL ? "" : present) != 0 ? "it is not"
-                                                                                         : NULL;
+        why = op->over != NULL && strcmp(op->over, present == NULL ? "" : present) != 0
+                  ? "it is not"
+                  : NULL;
         if (why == NULL)
             g_tree_replace(lab->objects, g_strdup(key), g_strdup(op->text));
     } else if (op->request.work == LH_STORE_WALK) {

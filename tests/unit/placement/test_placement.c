@@ -263,6 +263,30 @@ static void a_node_that_came_back_smaller_gives_up_what_does_not_fit(void **stat
     assert_false(lh_placement_give_up(placement, "default", "a", 50, FALSE));
 }
 
+/* The reserve is for restored items alone, and all that they have. */
+static void what_came_back_keeps_to_its_share(void **state)
+{
+    LhPlaceNode node = node_of("a", 100);
+    g_autoptr(LhPlacement) placement = NULL;
+
+    (void)state;
+    node.capacity_items = 20;
+    node.used_bytes = 85;
+    node.used_items = 18;
+    node.restored_bytes = 12;
+    node.restored_items = 1;
+    placement = placement_with(LH_PLACE_SPREAD, 20, &node, 1);
+    assert_false(lh_placement_give_up(placement, "default", "a", 12, TRUE));
+    assert_true(lh_placement_give_up(placement, "default", "a", 5, FALSE)); /* 80 of 80 bytes */
+    assert_true(lh_placement_give_up(placement, "default", "a", 0, FALSE)); /* 16 of 16 items */
+    assert_false(lh_placement_give_up(placement, "default", "a", 5, FALSE));
+    g_clear_pointer(&placement, lh_placement_free);
+    node.used_bytes = 0;
+    placement = placement_with(LH_PLACE_SPREAD, 10, &node, 1);
+    assert_true(lh_placement_give_up(placement, "default", "a", 12, TRUE));
+    assert_false(lh_placement_give_up(placement, "default", "a", 0, TRUE));
+}
+
 static void rule_ids_are_distinct(void **state)
 {
     (void)state;
@@ -614,6 +638,7 @@ int main(void)
         cmocka_unit_test(an_item_waits_for_a_slot_of_the_best),
         cmocka_unit_test(slots_are_taken_for_those_that_return),
         cmocka_unit_test(a_node_that_came_back_smaller_gives_up_what_does_not_fit),
+        cmocka_unit_test(what_came_back_keeps_to_its_share),
         cmocka_unit_test(rule_ids_are_distinct),
         cmocka_unit_test(random_cases_follow_the_rules),
         cmocka_unit_test(many_items_follow_the_same_rules),
