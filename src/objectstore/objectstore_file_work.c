@@ -2,7 +2,8 @@
  * Work on roots of the file:// backend: walking, erasing, small objects, the clock.
  *
  * Everything goes through descriptors of directories, opened one in the other without following links.
- * What vanishes meanwhile is no error: somebody else was faster. A root itself is never removed.
+ * What vanishes meanwhile is no error: somebody else was faster. A root itself is never removed, and what is
+ * mounted below it is neither listed nor erased: that is an error, as it is a place of its own.
  */
 #include "base/errors.h"
 #include "objectstore/backend.h"
@@ -16,6 +17,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #define DIRECTORY (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
@@ -42,6 +44,36 @@ static int open_root(const LhStoreTask *task, const char *root, GError **error)
     if (fd < 0)
         fail(task, errno, "", "opening the root", error);
     return fd;
+}
+
+/* Which mount a directory is of; a bind mount differs in the mount alone. */
+typedef struct {
+    guint64 device, mount;
+} Place;
+
+static gboolean place_of(const LhStoreTask *task, int fd, const char *name, Place *place,
+                         GError **error)
+{
+    struct statx st;
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_MNT_ID, &st) != 0)
+        return fail(task, errno, name, "looking at it", error);
+    place->device = makedev(st.stx_dev_major, st.stx_dev_minor);
+    place->mount = (st.stx_mask & STATX_MNT_ID) != 0 ? st.stx_mnt_id : 0;
+    return TRUE;
+}
+
+static gboolean same_place(const LhStoreTask *task, int fd, const char *name, const Place *root,
+                           GError **error)
+{
+    Place place;
+    if (!place_of(task, fd, name, &place, error))
+        return FALSE;
+    if (place.device == root->device && place.mount == root->mount)
+        return TRUE;
+    g_set_error(error, LH_ERROR, LH_ERR_FORBIDDEN,
+                "%s%s: something else is mounted there; give it a root of its own",
+                lh_task_job(task)->uri, name);
+    return FALSE;
 }
 
 static gboolean is_dot(const char *leaf)
@@ -109,7 +141,8 @@ static gboolean tell(LhStoreTask *task, int at G_GNUC_UNUSED, const char *leaf, 
 }
 
 /* @at stays the caller's. Its own objects first, then what lies deeper. */
-static gboolean walk(LhStoreTask *task, int at, const char *prefix, guint depth, GError **error)
+static gboolean walk(LhStoreTask *task, int at, const char *prefix, const Place *root, guint depth,
+                     GError **error)
 {
     g_autoptr(GPtrArray) dirs = g_ptr_array_new_with_free_func(g_free);
     int again = openat(at, ".", DIRECTORY);
@@ -129,7 +162,8 @@ static gboolean walk(LhStoreTask *task, int at, const char *prefix, guint depth,
             continue;
         if (fd < 0)
             return fail(task, errno, below, "opening", error);
-        gboolean ok = walk(task, fd, below, depth + 1, error);
+        gboolean ok = same_place(task, fd, below, root, error) &&
+                      walk(task, fd, below, root, depth + 1, error);
         close(fd);
         if (!ok)
             return FALSE;
@@ -140,9 +174,10 @@ static gboolean walk(LhStoreTask *task, int at, const char *prefix, guint depth,
 static gboolean walk_root(LhStoreTask *task, GError **error)
 {
     int fd = open_root(task, lh_task_job(task)->uri, error);
+    Place root;
     if (fd < 0)
         return FALSE;
-    gboolean ok = walk(task, fd, "", 0, error);
+    gboolean ok = place_of(task, fd, "", &root, error) && walk(task, fd, "", &root, 0, error);
     close(fd);
     return ok;
 }
@@ -150,6 +185,7 @@ static gboolean walk_root(LhStoreTask *task, GError **error)
 /* ---- erase ---- */
 
 typedef struct {
+    Place root;
     gint64 count;
     LhStoreKnown found; /* flat: of this pass */
 } Erased;
@@ -190,6 +226,10 @@ static gboolean erase_flat(LhStoreTask *task, int fd, Erased *erased, GError **e
         int again = openat(fd, ".", DIRECTORY);
         if (again < 0)
             return fail(task, errno, "", "listing", error);
+        if (!same_place(task, again, "", &erased->root, error)) {
+            close(again);
+            return FALSE;
+        }
         erased->found = (LhStoreKnown){0};
         if (!read_directory(task, again, "", passes[i], dirs, erased, error))
             return FALSE;
@@ -204,6 +244,10 @@ static gboolean erase(LhStoreTask *task, int fd, const char *prefix, guint depth
     g_autoptr(GPtrArray) dirs = g_ptr_array_new_with_free_func(g_free);
     int again = openat(fd, ".", DIRECTORY);
     gboolean ok = again >= 0 || fail(task, errno, prefix, "listing", error);
+    if (ok && !same_place(task, again, prefix, &erased->root, error)) {
+        close(again);
+        ok = FALSE;
+    }
     if (ok && too_deep(task, prefix, depth, error)) {
         close(again);
         ok = FALSE;
@@ -233,6 +277,8 @@ static gboolean erase_below(LhStoreTask *task, int root, GError **error)
     g_autofree char *above = g_path_get_dirname(path), *leaf = g_path_get_basename(path);
     gboolean deep = job->work == LH_STORE_ERASE;
     Erased erased = {0};
+    if (!place_of(task, root, "", &erased.root, error))
+        return FALSE;
     int parent = strcmp(above, ".") == 0 ? openat(root, ".", DIRECTORY)
                                          : lh_open_beneath(root, above, O_RDONLY | O_DIRECTORY);
     int fd = parent < 0 ? -1 : lh_open_beneath(parent, leaf, O_RDONLY | O_DIRECTORY);

@@ -488,6 +488,37 @@ static void a_directory_that_cannot_be_read_is_an_error(void **state)
     (void)dir;
 }
 
+/* A volume that is mounted in a root is a place of its own: here /dev/shm in /dev. */
+static void what_is_mounted_below_a_root_is_left_alone(void **state)
+{
+    Lab *lab = *state;
+    g_autofree char *dir = g_strdup("/dev/shm/leasehold-XXXXXX");
+    struct stat dev, shm;
+
+    if (stat("/dev", &dev) != 0 || stat("/dev/shm", &shm) != 0 || dev.st_dev == shm.st_dev ||
+        g_mkdtemp(dir) == NULL) {
+        skip();
+        return;
+    }
+    g_autofree char *file = g_build_filename(dir, "x", NULL);
+    g_autofree char *uri = g_strconcat("file://", dir, "/", NULL);
+    write_text(file, "1");
+    lab->roots[0] = "file:///dev/";
+    open_store(lab->f);
+    walk(lab, "file:///dev/");
+    refused(lab, LH_ERR_FORBIDDEN);
+    erase(lab, uri, TRUE);
+    refused(lab, LH_ERR_FORBIDDEN);
+    erase(lab, uri, FALSE);
+    refused(lab, LH_ERR_FORBIDDEN);
+    assert_true(g_file_test(file, G_FILE_TEST_EXISTS));
+    lab->roots[0] = "file:///dev/shm/"; /* a root may be a mount */
+    open_store(lab->f);
+    erase(lab, uri, TRUE);
+    well(lab);
+    assert_false(g_file_test(dir, G_FILE_TEST_EXISTS));
+}
+
 /* ---- a server that fails and lies ---- */
 
 static void an_error_in_the_middle_is_an_error(void **state)
@@ -704,6 +735,8 @@ int main(void)
         EVERYWHERE(a_cancelled_walk_tells_no_more),
         cmocka_unit_test_setup_teardown(links_are_deleted_not_followed, setup_files, teardown),
         cmocka_unit_test_setup_teardown(a_directory_that_cannot_be_read_is_an_error, setup_files,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(what_is_mounted_below_a_root_is_left_alone, setup_files,
                                         teardown),
         cmocka_unit_test_setup_teardown(an_error_in_the_middle_is_an_error, setup_faults, teardown),
         cmocka_unit_test_setup_teardown(a_list_that_failed_is_not_empty, setup_faults, teardown),
