@@ -1,7 +1,8 @@
 /*
  * A bucket that all managers share, in virtual time: what people put there, what managers delete. Each
  * manager reaches it through a store of its own, whose work ends when the process dies. Faults: lists that
- * fail, stop half-way or say that there is nothing, deletions that fail half-way, a clock that is off.
+ * fail, stop half-way or say that there is nothing, deletions that fail half-way, a clock that is off, a marker
+ * that is gone or another's.
  *
  * The first thing here that is checked is each deletion, at the moment at which it happens: that it was
  * committed for exactly this uri, and that nothing else lies there that somebody still has a right to.
@@ -26,7 +27,7 @@ typedef struct {
 
 struct SimBucket {
     GTree *objects; /* "s3://bucket/key" -> Object */
-    gboolean lists_fail, lists_lie, erases_fail;
+    gboolean lists_fail, lists_lie, erases_fail, foreign;
     gint64 clock_off_ms, etcd_off_ms, lied_ms;
 };
 
@@ -185,6 +186,15 @@ static void check_age(SimProcess *process, const char *key, const Object *object
         sim_fail(sim, GROUP,
                  "%s is deleted by %s as nobody's, %" G_GINT64_FORMAT " ms after it came", key,
                  process->client, sim_wall(sim) - object->modified_ms);
+}
+
+/* When it begins: at that moment the root is marked as ours. */
+static void check_marker(SimProcess *process, const char *uri)
+{
+    const Object *marker = g_tree_lookup(process->sim->bucket->objects, SIM_ROOT LH_CLEANER_MARKER);
+    if (marker == NULL || strstr(marker->text, "\"root\":\"" SIM_ROOT "\"") == NULL)
+        sim_fail(process->sim, GROUP, "%s is deleted by %s, and the root's marker is %s", uri,
+                 process->client, marker == NULL ? "not there" : marker->text);
 }
 
 /* Data that is there is not called missing. */
@@ -399,6 +409,8 @@ static LhStoreOp store_work(LhObjectStore *base, const LhStoreRequest *request,
         .done = done,
         .data = data,
     };
+    if (op->work == LH_STORE_ERASE || op->work == LH_STORE_ERASE_FLAT)
+        check_marker(store->process, op->uri);
     g_hash_table_insert(store->ops, &op->id, op);
     again(op);
     return op->id;
@@ -439,6 +451,9 @@ static void mend(Sim *sim, SimProcess *process, const char *text, gint64 number)
         sim->bucket->lied_ms = sim_now(sim);
     sim->bucket->lists_fail = sim->bucket->lists_lie = sim->bucket->erases_fail = FALSE;
     sim->bucket->clock_off_ms = sim->bucket->etcd_off_ms = 0;
+    if (sim->bucket->foreign) /* somebody who knows that it is the right bucket */
+        g_tree_remove(sim->bucket->objects, SIM_ROOT LH_CLEANER_MARKER);
+    sim->bucket->foreign = FALSE;
 }
 
 gint64 sim_etcd_wall(const Sim *sim)
@@ -456,15 +471,20 @@ static gint64 off(Sim *sim)
 void sim_store_trouble(Sim *sim)
 {
     SimBucket *bucket = sim->bucket;
-    guint which = (guint)sim_below(sim, 5);
+    guint which = (guint)sim_below(sim, 7);
     if (bucket->lists_fail || bucket->lists_lie || bucket->erases_fail ||
-        bucket->clock_off_ms != 0 || bucket->etcd_off_ms != 0)
+        bucket->clock_off_ms != 0 || bucket->etcd_off_ms != 0 || bucket->foreign)
         return;
     bucket->lists_fail = which == 0;
     bucket->lists_lie = which == 1;
     bucket->erases_fail = which == 2;
     bucket->clock_off_ms = which == 3 ? off(sim) : 0;
     bucket->etcd_off_ms = which == 4 ? off(sim) : 0;
+    bucket->foreign = which == 5;
+    if (which == 5)
+        put(sim, SIM_ROOT, LH_CLEANER_MARKER, 1, "{\"root\":\"s3://alias/\",\"revision\":1}");
+    if (which == 6)
+        g_tree_remove(bucket->objects, SIM_ROOT LH_CLEANER_MARKER);
     if (bucket->lists_lie)
         bucket->lied_ms = sim_now(sim) + 60000;
     sim->counters.bucket_troubles++;
