@@ -9,6 +9,7 @@
  * due before any rate. It deletes nothing of a Service that was deleted, is paused, or has an edit that is
  * not in force.
  */
+#include "base/planted.h"
 #include "controllers/cleaner_internal.h"
 #include "controllers/registry.h"
 
@@ -165,6 +166,8 @@ static void decide(Round *round, const LhFleetSnapshot *snapshot, const char *ur
     lh_plan_rely_none(round->plan, LH_KIND_REPLICA, replicas);
     lh_plan_rely(round->plan, LH_KIND_ACCEPTED, "settings/" LH_CLEANER,
                  settings == NULL ? 0 : settings->mod_rev);
+    lh_plan_rely(round->plan, LH_KIND_BRAKE, LH_CLEANER,
+                 cleaner->brake == NULL ? 0 : cleaner->brake->o.mod_rev);
     lh_plan_rely(round->plan, LH_KIND_SERVICE, service->name, service->desired->mod_rev);
     lh_plan_rely(round->plan, LH_KIND_ACCEPTED, service->accepted->name,
                  service->accepted->mod_rev);
@@ -337,6 +340,8 @@ static char *much_of(const LhCleaner *cleaner)
     if (cleaner->brake != NULL && cleaner->brake->cause == LH_BRAKE_MUCH &&
         cleaner->brake->confirmed_at < 0)
         all = MIN(all, cleaner->brake->of);
+    if (LH_BUG(MASSES_UNBRAKED))
+        return NULL;
     if (cleaner->much.exceeding != NULL)
         return g_strdup_printf("more of service %s than brakePercent allows",
                                cleaner->much.exceeding);

@@ -50,6 +50,9 @@
     X(LOST_NODE_NOT_FAILED, "lost-node-not-failed", 3,                                             \
       "a lost node's task is given away before the node has failed")                               \
     X(DELETED_UNDECIDED, "deleted-undecided", 12, "data is deleted before that is decided")        \
+    X(RESTORATION_FORGOTTEN, "restoration-forgotten", 24,                                          \
+      "who did not see that etcd was restored deletes on")                                         \
+    X(MASSES_UNBRAKED, "masses-unbraked", 24, "the brake of deletions counts nothing")             \
     X(LISTING_ERROR_EMPTY, "listing-error-empty", 12,                                              \
       "a bucket's listing that failed is taken for an empty one")
 
