@@ -98,13 +98,15 @@ static gboolean may_try(const LhCleaner *cleaner, const LhObservation *last, gin
     return FALSE;
 }
 
-/* A younger snapshot there is not valid, and its data goes too; an older one keeps everything. */
+/* A younger snapshot there is not valid, and its data goes too; an older one keeps everything, and so does one
+ * that does not parse. */
 static gboolean others_first(const LhCleaner *cleaner, const LhDeletion *deletion)
 {
     const LhFleetSnapshot *own = lh_name_set_get(&cleaner->fleet->snapshots, deletion->o.name);
     const LhFleetSnapshot *other = lh_fleet_uri_overlap(cleaner->fleet, deletion->uri, own);
 
-    return other != NULL && other->object->create_rev < deletion->o.create_rev;
+    return (other != NULL && other->object->create_rev < deletion->o.create_rev) ||
+           lh_cleaner_unknown_there(cleaner, deletion->uri);
 }
 
 static gboolean ready(const LhCleaner *cleaner, const char *uri)
@@ -161,13 +163,16 @@ static void erase_orphans(const LhCleaner *cleaner, LhErrands *errands)
         gint64 attempt;
         if (!lh_object_known(&orphan->o) || orphan->decided_at < 0 || orphan->objects == 0 ||
             !ready(cleaner, orphan->uri) || lh_cleaner_claimed_before(cleaner, orphan) ||
+            lh_cleaner_unknown_there(cleaner, orphan->uri) ||
             !may_try(cleaner, lh_cleaner_erased(cleaner, orphan), &attempt, errands))
             continue;
         lh_errands_add(errands, (LhErrand){.id = id,
                                            .what = LH_CLEANER_ERASE,
                                            .uri = orphan->uri,
                                            .token = orphan->o.create_rev,
-                                           .attempt = attempt});
+                                           .attempt = attempt,
+                                           .number = orphan->second_seen -
+                                                     cleaner->settings->orphan_grace_ms});
     }
 }
 

@@ -143,6 +143,7 @@ gboolean lh_cleaner_fresh(const LhCleaner *cleaner, const LhObservation *seen)
     return seen != NULL && ABS(cleaner->context->now_ms - seen->at) <= LH_CLEANER_FRESH_MS;
 }
 
+/* Ours and the other side's clock. */
 static gboolean apart(const LhObservation *seen)
 {
     return seen->clock < 0 || ABS(seen->clock - seen->at) > LH_CLEANER_CLOCKS_MS;
@@ -169,7 +170,7 @@ static const char *hold_of(const LhCleanerRoot *root)
     if (look != NULL && apart(look))
         return "its clock is more than 60 s off ours";
     if (look != NULL && g_strcmp0(look->state, "foreign") == 0)
-        return "its marker .leasehold is of another cluster or prefix";
+        return "its marker .leasehold is of another cluster or prefix, or of another root's uri";
     if (list != NULL && list->error != NULL)
         return "its listing failed";
     if (list != NULL && list->objects == 0 && list->missing > 0)
@@ -210,13 +211,13 @@ static void read_root(LhCleaner *cleaner, const char *uri)
 
     root.hold = hold_of(&root);
     if (root.look != NULL && g_strcmp0(root.look->state, "newer") == 0)
-        root.newer = MAX(0, root.look->revision);
+        root.newer = MAX(1, root.look->revision);
+    if (root.look != NULL && g_strcmp0(root.look->state, "unmarked") == 0)
+        root.newer = 0;
     root.claim = root.newer >= 0 && root.newer == root.braked && cleaner->answered;
     cleaner->restored |= root.newer >= 0 && !root.claim;
     root.ready = root.hold == NULL && root.list != NULL && lh_cleaner_fresh(cleaner, root.look) &&
                  g_strcmp0(root.look->state, "ours") == 0;
-    if (root.list != NULL && root.list->error == NULL)
-        cleaner->listed += MAX(0, root.list->objects);
     g_array_append_val(cleaner->roots, root);
 }
 
@@ -269,6 +270,48 @@ gboolean lh_cleaner_claimed_before(const LhCleaner *cleaner, const LhOrphan *orp
     return other != NULL && other->object->create_rev < orphan->o.mod_rev;
 }
 
+gboolean lh_cleaner_sightable(const LhCleaner *cleaner, const LhObservation *seen)
+{
+    const char *name = seen->o.name + strlen(LH_CLEANER "/" LH_CLEANER_ORPHAN);
+    const LhObject key = {.name = name};
+    const LhOrphan *present = g_tree_lookup(cleaner->fleet->orphans, &key);
+
+    if (present != NULL && (!lh_object_known(&present->o) || present->decided_at >= 0 ||
+                            (present->objects == seen->objects && present->bytes == seen->bytes)))
+        return FALSE;
+    return lh_object_known(&seen->o) && seen->uri != NULL && !apart(seen) &&
+           lh_kind_name_valid(LH_KIND_ORPHAN, name) && lh_cleaner_unclaimed(cleaner, seen->uri);
+}
+
+/* Whether there is one to be written down. */
+static gboolean any_sightable(const LhCleaner *cleaner)
+{
+    static const char prefix[] = LH_CLEANER "/" LH_CLEANER_ORPHAN;
+
+    for (GTreeNode *n = lh_fleet_observed_from(cleaner->fleet, prefix); n != NULL;
+         n = g_tree_node_next(n)) {
+        const LhObservation *seen = g_tree_node_key(n);
+        if (!g_str_has_prefix(seen->o.name, prefix))
+            return FALSE;
+        if (lh_cleaner_sightable(cleaner, seen))
+            return TRUE;
+    }
+    return FALSE;
+}
+
+/* The next listing is asked for after one interval; two without it, and the last says nothing any more. */
+static gboolean listed_lately(const LhCleaner *cleaner, const LhCleanerRoot *root)
+{
+    return root->list != NULL && root->list->error == NULL &&
+           ABS(cleaner->context->now_ms - root->list->at) <=
+               2 * cleaner->settings->reconcile_interval_ms;
+}
+
+gboolean lh_cleaner_unknown_there(const LhCleaner *cleaner, const char *uri)
+{
+    return cleaner->fleet->unreadable > 0 || lh_fleet_uri_unknown(cleaner->fleet, uri);
+}
+
 /* Seen again, unchanged and untouched, at least a grace later by the store's own clock. */
 static gboolean ripe(const LhCleaner *cleaner, const LhOrphan *orphan)
 {
@@ -277,9 +320,9 @@ static gboolean ripe(const LhCleaner *cleaner, const LhOrphan *orphan)
     const LhCleanerRoot *root = lh_cleaner_root(cleaner, orphan->uri);
     gint64 grace_ms = cleaner->settings->orphan_grace_ms;
 
-    return seen != NULL && root != NULL && root->list != NULL && root->list->error == NULL &&
+    return seen != NULL && root != NULL && listed_lately(cleaner, root) &&
            root->list->token == seen->token && g_strcmp0(seen->uri, orphan->uri) == 0 &&
-           seen->objects == orphan->objects && seen->bytes == orphan->bytes &&
+           seen->objects == orphan->objects && seen->bytes == orphan->bytes && !apart(seen) &&
            seen->clock >= orphan->first_seen + grace_ms &&
            (seen->newest < 0 || seen->clock >= seen->newest + grace_ms) &&
            lh_cleaner_unclaimed(cleaner, orphan->uri);
@@ -297,8 +340,22 @@ static void read_orphans(LhCleaner *cleaner)
             cleaner->work |= orphan->objects > 0 && (erased == NULL || erased->error != NULL);
         } else if (ripe(cleaner, orphan)) {
             g_ptr_array_add(cleaner->orphans, (gpointer)orphan);
-            cleaner->orphaned += orphan->objects;
+            ((LhCleanerRoot *)lh_cleaner_root(cleaner, orphan->uri))->orphaned += orphan->objects;
         }
+    }
+}
+
+/* A small root does not hide behind a large one. */
+static void read_excess(LhCleaner *cleaner)
+{
+    for (guint i = 0; i < cleaner->roots->len; i++) {
+        const LhCleanerRoot *root = &g_array_index(cleaner->roots, LhCleanerRoot, i);
+        if (root->orphaned == 0 || !lh_brake_exceeds(root->orphaned, root->list->objects,
+                                                     cleaner->settings->brake_percent))
+            continue;
+        cleaner->orphaned = root->orphaned;
+        cleaner->listed = root->list->objects;
+        return;
     }
 }
 
@@ -340,6 +397,8 @@ void lh_cleaner_read(LhCleaner *cleaner, gconstpointer index, const LhPlanContex
     cleaner->due = lh_cleaner_due(cleaner, context->now_ms, 0, &cleaner->next_due_ms,
                                   &cleaner->much);
     read_orphans(cleaner);
+    read_excess(cleaner);
+    cleaner->work |= !cleaner->settings->dry_run && any_sightable(cleaner);
     cleaner->work = cleaner->roots->len > 0 &&
                     (cleaner->work || cleaner->due->len > 0 || cleaner->orphans->len > 0 ||
                      g_tree_nnodes(fleet->undeleted) > 0);

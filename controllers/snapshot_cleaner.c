@@ -148,7 +148,6 @@ static void decide(Round *round, const LhFleetSnapshot *snapshot, const char *ur
     const LhCleaner *cleaner = &round->cleaner;
     const LhSnapshot *object = lh_fleet_snapshot_object(snapshot);
     const LhFleetService *service = snapshot->service;
-    const LhObject *settings = g_hash_table_lookup(cleaner->fleet->settings, LH_CLEANER);
     g_autofree char *replicas = g_strconcat(snapshot->name, ".", NULL);
     LhDeletion deletion = {
         .uri = uri,
@@ -164,10 +163,7 @@ static void decide(Round *round, const LhFleetSnapshot *snapshot, const char *ur
                 "past its end, the retention of service %s and the buffer", service->name);
     lh_plan_rely(round->plan, LH_KIND_SNAPSHOT, snapshot->name, object->o.mod_rev);
     lh_plan_rely_none(round->plan, LH_KIND_REPLICA, replicas);
-    lh_plan_rely(round->plan, LH_KIND_ACCEPTED, "settings/" LH_CLEANER,
-                 settings == NULL ? 0 : settings->mod_rev);
-    lh_plan_rely(round->plan, LH_KIND_BRAKE, LH_CLEANER,
-                 cleaner->brake == NULL ? 0 : cleaner->brake->o.mod_rev);
+    lh_cleaner_rely_settings(cleaner, round->plan);
     lh_plan_rely(round->plan, LH_KIND_SERVICE, service->name, service->desired->mod_rev);
     lh_plan_rely(round->plan, LH_KIND_ACCEPTED, service->accepted->name,
                  service->accepted->mod_rev);
@@ -430,12 +426,29 @@ static void note_braked(Round *round, const GPtrArray *due, const GPtrArray *orp
 
 /* ---- a restored etcd ---- */
 
+#define WENT_BACK "etcd went back in time"
+
+/* Not only that a root's marker is missing. */
+static gboolean went_back(const LhCleaner *cleaner)
+{
+    gboolean later = cleaner->context->regressed, missing = FALSE;
+
+    for (guint i = 0; i < cleaner->roots->len; i++) {
+        later |= g_array_index(cleaner->roots, LhCleanerRoot, i).newer > 0;
+        missing |= g_array_index(cleaner->roots, LhCleanerRoot, i).newer == 0;
+    }
+    return later || !missing ||
+           (cleaner->brake != NULL && cleaner->brake->cause == LH_BRAKE_RESTORED &&
+            cleaner->brake->message != NULL &&
+            g_str_has_prefix(cleaner->brake->message, WENT_BACK));
+}
+
 static void brake_restored(Round *round)
 {
     const LhCleaner *cleaner = &round->cleaner;
     g_auto(GStrv) markers = lh_cleaner_markers(cleaner);
     g_autofree char *hash = lh_brake_restored_hash(&round->braking, (const char *const *)markers);
-    g_autoptr(GString) message = g_string_new("etcd went back in time");
+    g_autoptr(GString) message = g_string_new(went_back(cleaner) ? WENT_BACK : "first contact");
     LhBrake made = {
         .cause = LH_BRAKE_RESTORED,
         .plan_hash = hash,
@@ -446,7 +459,12 @@ static void brake_restored(Round *round)
 
     for (guint i = 0; i < cleaner->roots->len; i++) {
         const LhCleanerRoot *root = &g_array_index(cleaner->roots, LhCleanerRoot, i);
-        if (root->newer >= 0)
+        if (root->newer == 0)
+            g_string_append_printf(message,
+                                   "; %s: it has no marker " LH_CLEANER_MARKER
+                                   ", and is not empty or not known to be: is it the right one",
+                                   root->root);
+        else if (root->newer > 0)
             g_string_append_printf(message,
                                    "; %s: its marker was written at revision %" G_GINT64_FORMAT
                                    ", later than etcd's",
@@ -498,7 +516,7 @@ static gboolean plan_restored(Round *round)
     else if (!cleaner->answered || (claims(cleaner) && !cleaner->settings->dry_run))
         note_braked(round, cleaner->due, cleaner->orphans);
     else
-        release(round, "confirmed", "that etcd was restored is confirmed");
+        release(round, "confirmed", "it is confirmed");
     return TRUE;
 }
 

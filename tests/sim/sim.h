@@ -141,6 +141,9 @@ typedef struct {
     X(erased, "objects deleted", 1400)                           \
     X(orphans, "orphans decided", 1000)                          \
     X(missing, "missing data said", 8)                           \
+    X(uploads, "uploads that took their time", 1000)             \
+    X(uploads_again, "uploads begun anew", 1000)                 \
+    X(left_young, "orphans that were left", 10)                  \
     X(commits, "commits", 43000)                                 \
     X(fenced_commits, "commits under a fence", 12000)            \
     X(epochs, "epochs that wrote", 1100)                         \
@@ -441,6 +444,10 @@ SimBucket *sim_bucket_new(void);
 void sim_bucket_free(SimBucket *bucket);
 /* A snapshot's objects; the data plane's. */
 void sim_bucket_put(Sim *sim, const char *uri);
+/* One object of an upload that takes its time: even parts lie in @uri directly. */
+void sim_bucket_put_part(Sim *sim, const char *uri, guint part);
+/* What etcd's clock says. */
+gint64 sim_etcd_wall(const Sim *sim);
 /* The process's way to it; ends with lh_store_free. */
 LhObjectStore *sim_store_new(SimProcess *process);
 void sim_store_trouble(Sim *sim);

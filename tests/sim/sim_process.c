@@ -43,12 +43,11 @@ static const LhMirrorFuncs mirror_funcs = {
     .regressed = on_regressed,
 };
 
-/* etcd's clock is right. */
 static void tell_clock(gpointer data)
 {
     SimProcess *process = data;
     process->etcd_clock = NULL;
-    process->clock_done(sim_wall(process->sim), NULL, process->clock_data);
+    process->clock_done(sim_etcd_wall(process->sim), NULL, process->clock_data);
 }
 
 static void ask_clock(gpointer data, void (*done)(gint64, const GError *, gpointer),

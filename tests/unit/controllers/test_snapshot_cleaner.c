@@ -36,6 +36,34 @@ static char *wanted(const World *world)
     return g_string_free(text, FALSE);
 }
 
+/* Of the errand @id; -7: it is not wanted. */
+static gint64 number_of(const World *world, const char *id)
+{
+    g_autoptr(LhErrands) errands = lh_errands_new();
+    const LhPlanContext context = {
+        .now_ms = world->now_ms, .revision = world->revision, .max_groups = G_MAXUINT};
+
+    lh_controller_find(C)->errands(world->index, &context, errands);
+    for (guint i = 0; i < errands->errands->len; i++)
+        if (strcmp(g_array_index(errands->errands, LhErrand, i).id, id) == 0)
+            return g_array_index(errands->errands, LhErrand, i).number;
+    return -7;
+}
+
+/* Whether a marker may be written over, or made where there is something. */
+static gboolean claims(const World *world)
+{
+    g_autoptr(LhErrands) errands = lh_errands_new();
+    const LhPlanContext context = {
+        .now_ms = world->now_ms, .revision = world->revision, .max_groups = G_MAXUINT};
+
+    lh_controller_find(C)->errands(world->index, &context, errands);
+    for (guint i = 0; i < errands->errands->len; i++)
+        if (strcmp(g_array_index(errands->errands, LhErrand, i).what, LH_CLEANER_CLAIM) == 0)
+            return TRUE;
+    return FALSE;
+}
+
 static gboolean wants(const World *world, const char *part)
 {
     g_autofree char *all = wanted(world);
@@ -168,6 +196,7 @@ static void intent_then_data_then_the_record(void **state)
     assert_non_null(strstr(text, "rely desired/services/s 0 @"));
     assert_non_null(strstr(text, "rely decided/accepted/services/s 0 @"));
     assert_non_null(strstr(text, "rely decided/accepted/settings/" C " 0 @"));
+    assert_non_null(strstr(text, "rely decided/accepted/settings/all 0 @"));
     run(world, C);
     const LhDeletion *deletion = look(world, "decided/deletions/old-000");
     assert_string_equal(deletion->uri, ROOT "old-000/");
@@ -383,6 +412,40 @@ static void a_deletion_that_overlaps_an_older_snapshot_waits(void **state)
     assert_false(wants(world, "delete."));
     del(world, "published/snapshots/z");
     assert_true(wants(world, "delete.a "));
+}
+
+/* Also where it was decided before: that the data is nobody else's was known of what did parse. */
+static void what_does_not_parse_keeps_what_was_decided(void **state)
+{
+    g_autoptr(World) world = world_with(0, 0);
+    g_autofree char *sum = g_compute_checksum_for_string(G_CHECKSUM_SHA256, ROOT "o/", -1);
+    static const struct {
+        const char *value;
+        gboolean deletes, erases;
+    } cases[] = {
+        {"{\"service\":\"s\",\"uri\":\"" ROOT "a/\"}", FALSE, TRUE},
+        {"{\"service\":\"s\",\"uri\":\"" ROOT "a/b/\"}", FALSE, TRUE},
+        {"{\"service\":\"s\",\"uri\":\"" ROOT "o/\"}", TRUE, FALSE},
+        {"{\"service\":\"s\",\"uri\":\"" ROOT "else/\"}", TRUE, TRUE},
+        {"{", FALSE, FALSE}, /* who knows where */
+    };
+
+    (void)state;
+    put(world, "decided/deletions/a",
+        "{\"uri\":\"" ROOT "a/\",\"snapshotRevision\":5,\"decidedAt\":6}");
+    g_autofree char *key = g_strconcat("decided/orphans/", sum, NULL);
+    put(world, key,
+        "{\"uri\":\"" ROOT "o/\",\"objects\":1,\"bytes\":1,\"firstSeen\":1,\"secondSeen\":2,"
+        "\"decidedAt\":3}");
+    assert_true(wants(world, "delete.a ") && wants(world, " " ROOT "o/|"));
+    for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+        put(world, "published/snapshots/x", cases[i].value);
+        if (wants(world, "delete.a ") != cases[i].deletes ||
+            wants(world, " " ROOT "o/|") != cases[i].erases)
+            fail_msg("case %u", i);
+    }
+    del(world, "published/snapshots/x");
+    assert_true(wants(world, "delete.a ") && wants(world, " " ROOT "o/|"));
 }
 
 static void nothing_outside_the_roots(void **state)
@@ -690,6 +753,32 @@ static void what_was_confirmed_as_much_confirms_no_restoration(void **state)
         look_number(world, "look.");
     }
     (void)state;
+}
+
+/* The wrong root, or one that is not there any more: only a person can say that it is the right one. */
+static void a_root_without_a_marker_is_confirmed_first(void **state)
+{
+    g_autoptr(World) world = world_with(2, 0);
+
+    (void)state;
+    look_at(world, "unmarked", world->now_ms, ",\"revision\":0");
+    assert_keeps(world);
+    assert_restored(world);
+    assert_non_null(strstr(brake(world)->message, ROOT ": it has no marker"));
+    assert_null(strstr(brake(world)->message, "back in time"));
+    assert_false(claims(world));
+    look_at(world, "ours", world->now_ms, ""); /* the volume is back: somebody should know */
+    assert_keeps(world);
+    assert_restored(world);
+    look_at(world, "unmarked", world->now_ms, ",\"revision\":0");
+    confirm_brake(world);
+    world->now_ms += 11 * SECOND;
+    assert_true(claims(world)); /* and only then the marker is written */
+    all_well(world);
+    run(world, C);
+    run(world, C);
+    assert_int_equal(deletions(world), 2);
+    assert_null(brake(world));
 }
 
 static void a_confirmed_restoration_confirms_no_masses(void **state)
@@ -1068,7 +1157,7 @@ static const LhOrphan *orphan(const World *world)
     return lookf(world, "decided/orphans/%s", name);
 }
 
-static void see_orphan(World *world, gint64 objects, gint64 newest_ms)
+static void see_orphan_at(World *world, gint64 objects, gint64 newest_ms, gint64 clock_ms)
 {
     g_autofree char *name = orphan_name();
     g_autofree char *id = g_strconcat("orphan.", name, NULL);
@@ -1077,8 +1166,13 @@ static void see_orphan(World *world, gint64 objects, gint64 newest_ms)
     observe(world, id,
             "{\"at\":%" PRId64 ",\"token\":%" PRId64 ",\"clock\":%" PRId64 ",\"uri\":\"" STRAY
             "\",\"objects\":%" PRId64 ",\"bytes\":7,\"newest\":%" PRId64 "}",
-            world->now_ms, listing_token, world->now_ms, objects, newest_ms);
+            world->now_ms, listing_token, clock_ms, objects, newest_ms);
     listed(world, ",\"orphans\":3");
+}
+
+static void see_orphan(World *world, gint64 objects, gint64 newest_ms)
+{
+    see_orphan_at(world, objects, newest_ms, world->now_ms);
 }
 
 static void an_orphan_is_seen_twice_a_grace_apart(void **state)
@@ -1101,14 +1195,19 @@ static void an_orphan_is_seen_twice_a_grace_apart(void **state)
     assert_int_equal(orphan(world)->second_seen, T0 + DAY);
     assert_int_equal(orphan(world)->decided_at, T0 + DAY);
     assert_true(wants(world, " " STRAY "|"));
-    /* Whoever publishes there now must use another uri. */
-    put(world, "published/snapshots/late",
-        "{\"service\":\"s\",\"startTime\":1,\"endTime\":2,"
-        "\"sizeBytes\":1,\"uri\":\"" STRAY "x/\"}");
-    run(world, "admission");
-    assert_int_equal(condition_of(world, "snapshots/late/admission", "Valid")->status,
-                     LH_CONDITION_FALSE);
-    del(world, "published/snapshots/late");
+    /* Whoever publishes there, or above it, must use another uri; deeper there is room for anybody: a
+     * console's empty "folder" was no more than one object. */
+    for (guint i = 0; i < 3; i++) {
+        static const char *const uris[] = {STRAY, ROOT "stray/", STRAY "x/"};
+        putf(world, "published/snapshots/late",
+             "{\"service\":\"s\",\"startTime\":1,\"endTime\":2,\"sizeBytes\":1,\"uri\":\"%s\"}",
+             uris[i]);
+        run(world, "admission");
+        const LhCondition *valid = condition_of(world, "snapshots/late/admission", "Valid");
+        assert_true(i < 2 ? valid->status == LH_CONDITION_FALSE : valid == NULL);
+        assert_true(wants(world, " " STRAY "|"));
+        del(world, "published/snapshots/late");
+    }
     g_autofree char *name = orphan_name();
     g_autofree char *id = g_strconcat("erase.", name, NULL);
     observe(world, id, "{\"at\":%" PRId64 ",\"token\":%" PRId64 ",\"objects\":3}", world->now_ms,
@@ -1163,6 +1262,103 @@ static void an_orphan_that_changes_or_is_claimed_is_none(void **state)
     assert_null(condition_of(raced, "snapshots/mine/admission", "Valid"));
 }
 
+/* What the errand may take is no younger than a grace before the second sighting. */
+static void an_orphan_that_has_changed_when_it_is_erased_is_none(void **state)
+{
+    g_autoptr(World) world = world_with(0, 0);
+    g_autofree char *name = orphan_name();
+    g_autofree char *id = g_strconcat("erase.", name, NULL);
+
+    (void)state;
+    see_orphan(world, 3, T0 - DAY);
+    run(world, C);
+    pass_time(world, DAY + MINUTE);
+    see_orphan(world, 3, T0 - DAY);
+    run(world, C);
+    assert_int_equal(number_of(world, id), T0 + MINUTE);
+    observe(world, id,
+            "{\"at\":%" PRId64 ",\"token\":%" PRId64
+            ",\"attempt\":1,\"state\":\"changed\",\"error\":\"there is more\"}",
+            world->now_ms, orphan(world)->o.create_rev);
+    run(world, C);
+    assert_true(orphan(world) == NULL || orphan(world)->decided_at < 0);
+    assert_false(wants(world, "erase."));
+}
+
+/* A listing that hangs is not the last one's word for ever. */
+static void an_old_listing_decides_nothing(void **state)
+{
+    g_autoptr(World) world = world_with(0, 0);
+    g_autofree char *list_id = root_id("list.");
+
+    (void)state;
+    put_settings(world, C, "\"reconcileInterval\":\"1h\"");
+    see_orphan(world, 3, T0 - DAY);
+    run(world, C);
+    pass_time(world, DAY);
+    see_orphan(world, 3, T0 - DAY);
+    world->now_ms += 2 * HOUR + 1;
+    look_at(world, "ours", world->now_ms, "");
+    etcd_says(world, world->now_ms);
+    run(world, C);
+    assert_int_equal(orphan(world)->decided_at, -1);
+    assert_true(wants(world, list_id));
+    see_orphan(world, 3, T0 - DAY);
+    run(world, C);
+    assert_true(orphan(world)->decided_at >= 0);
+}
+
+/* By the store's clock a grace has passed, or by ours: both must be right. */
+static void a_sighting_counts_only_when_clocks_agree(void **state)
+{
+    g_autoptr(World) world = world_with(0, 0);
+
+    (void)state;
+    see_orphan_at(world, 3, T0 - DAY, world->now_ms - DAY); /* the store's is a day behind */
+    run(world, C);
+    assert_null(orphan(world));
+    observe(world, "etcd", "%s", "");
+    see_orphan(world, 3, T0 - DAY);
+    run(world, C);
+    assert_null(orphan(world)); /* ours may be wrong, too: etcd's is asked */
+    assert_true(wants(world, "etcd 1/0"));
+    etcd_says(world, world->now_ms + 61 * SECOND);
+    run(world, C);
+    assert_null(orphan(world));
+    etcd_says(world, world->now_ms);
+    run(world, C);
+    assert_int_equal(orphan(world)->first_seen, T0);
+    see_orphan_at(world, 3, T0 - DAY, world->now_ms + DAY); /* a day ahead */
+    run(world, C);
+    assert_int_equal(orphan(world)->decided_at, -1);
+    pass_time(world, DAY);
+    see_orphan_at(world, 3, T0 - DAY, world->now_ms + 60 * SECOND);
+    run(world, C);
+    assert_true(orphan(world)->decided_at >= 0);
+}
+
+/* A longer grace, a pause, a dry run that came between the plan and its commit. */
+static void an_orphan_rests_on_settings(void **state)
+{
+    static const char *const names[] = {C, C, C, "all"};
+    static const char *const edits[] = {"\"orphanGrace\":\"9d\"", "\"dryRun\":true",
+                                        "\"paused\":true", "\"paused\":true"};
+
+    (void)state;
+    for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
+        g_autoptr(World) world = world_with(0, 0);
+        see_orphan(world, 3, T0 - DAY);
+        run(world, C);
+        pass_time(world, DAY);
+        see_orphan(world, 3, T0 - DAY);
+        g_autoptr(LhPlan) plan = plan_of(world, C);
+        put_settings(world, names[i], edits[i]);
+        assert_int_equal(lh_plan_groups(plan), 1);
+        assert_false(apply_group(world, plan, 0));
+        assert_int_equal(orphan(world)->decided_at, -1);
+    }
+}
+
 static void many_orphans_brake(void **state)
 {
     g_autoptr(World) world = world_with(0, 0);
@@ -1182,6 +1378,34 @@ static void many_orphans_brake(void **state)
     run(world, "admission");
     run(world, C);
     assert_true(orphan(world)->decided_at >= 0);
+}
+
+/* The limit is each root's: all of a small one is a small part of both. */
+static void many_orphans_of_one_root_brake(void **state)
+{
+    g_autoptr(World) world = world_with(0, 0);
+    static const char other[] = "s3://large/";
+    g_autofree char *look_id = lh_cleaner_errand("look.", other);
+    g_autofree char *list_id = lh_cleaner_errand("list.", other);
+
+    (void)state;
+    put_settings(world, C, "\"brakePercent\":20");
+    see_orphan(world, 300, T0 - DAY);
+    run(world, C);
+    pass_time(world, DAY);
+    observe(world, "roots", "{\"at\":%" PRId64 ",\"uris\":[\"%s\",\"" ROOT "\"]}", world->now_ms,
+            other);
+    observe(world, look_id,
+            "{\"at\":%" PRId64 ",\"token\":1,\"clock\":%" PRId64 ",\"state\":\"ours\"}",
+            world->now_ms, world->now_ms);
+    observe(world, list_id,
+            "{\"at\":%" PRId64 ",\"token\":1,\"clock\":%" PRId64
+            ",\"uri\":\"%s\",\"objects\":1000000}",
+            world->now_ms, world->now_ms, other);
+    see_orphan(world, 300, T0 - DAY); /* of 1,000 there, and of a million */
+    run(world, C);
+    assert_int_equal(orphan(world)->decided_at, -1);
+    assert_non_null(strstr(brake(world)->message, "300 of 1000 listed objects"));
 }
 
 /* What is old enough only after the Brake is none of its plan. */
@@ -1230,6 +1454,7 @@ int main(void)
         cmocka_unit_test(live_unreadable_and_overlapping_snapshots_stay),
         cmocka_unit_test(what_does_not_parse_keeps_what_it_overlaps),
         cmocka_unit_test(a_deletion_that_overlaps_an_older_snapshot_waits),
+        cmocka_unit_test(what_does_not_parse_keeps_what_was_decided),
         cmocka_unit_test(nothing_outside_the_roots),
         cmocka_unit_test(dry_runs_do_nothing),
         cmocka_unit_test(a_foreign_marker_holds_everything),
@@ -1237,6 +1462,7 @@ int main(void)
         cmocka_unit_test(a_listing_that_failed_or_is_empty_holds_everything),
         cmocka_unit_test(what_is_not_known_yet_is_waited_for),
         cmocka_unit_test(an_etcd_from_the_past_is_confirmed_first),
+        cmocka_unit_test(a_root_without_a_marker_is_confirmed_first),
         cmocka_unit_test(a_restoration_is_braked_with_nothing_to_do),
         cmocka_unit_test(a_newer_marker_stays_newer_until_it_is_confirmed),
         cmocka_unit_test(another_marker_is_not_claimed),
@@ -1263,7 +1489,12 @@ int main(void)
         cmocka_unit_test(missing_data_is_said_and_nothing_more),
         cmocka_unit_test(an_orphan_is_seen_twice_a_grace_apart),
         cmocka_unit_test(an_orphan_that_changes_or_is_claimed_is_none),
+        cmocka_unit_test(an_orphan_that_has_changed_when_it_is_erased_is_none),
+        cmocka_unit_test(an_old_listing_decides_nothing),
+        cmocka_unit_test(a_sighting_counts_only_when_clocks_agree),
+        cmocka_unit_test(an_orphan_rests_on_settings),
         cmocka_unit_test(many_orphans_brake),
+        cmocka_unit_test(many_orphans_of_one_root_brake),
     };
 
     return cmocka_run_group_tests_name("snapshot-cleaner", tests, NULL, NULL);
