@@ -45,8 +45,7 @@ gboolean lh_brake_stands(const LhBraking *braking, LhBrakeCause cause, gint64 ex
 {
     const LhBrake *brake = braking->present;
 
-    return brake != NULL && brake->confirmed_at >= 0 &&
-           (brake->cause == (int)cause || LH_BUG(OLD_CONFIRMATION_COUNTS)) &&
+    return brake != NULL && brake->confirmed_at >= 0 && brake->cause == (int)cause &&
            !lh_brake_came_back(braking) &&
            braking->context->now_ms - brake->confirmed_at <= STANDS_MS + extra_ms;
 }

@@ -81,7 +81,8 @@ gboolean lh_cleaner_unknown_there(const LhCleaner *cleaner, const char *uri);
 
 /* cleaner_orphans.c: sightings, withdrawals, ends. */
 void lh_cleaner_plan_orphans(const LhCleaner *cleaner, LhPlan *plan);
-/* The open group rests on the grace, the buffer, and that nobody has paused it, all controllers or dry-runs it. */
+/* The open group rests on the grace, the buffer, and that nobody has paused it, all controllers, dry-runs it or
+ * brakes it. */
 void lh_cleaner_rely_settings(const LhCleaner *cleaner, LhPlan *plan);
 /* Decides @orphan; @plan_hash: of the confirmed plan that it is part of, or NULL. */
 void lh_cleaner_decide_orphan(const LhCleaner *cleaner, const LhOrphan *orphan,

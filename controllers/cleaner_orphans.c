@@ -126,6 +126,8 @@ void lh_cleaner_rely_settings(const LhCleaner *cleaner, LhPlan *plan)
         g_autofree char *name = g_strconcat("settings/", names[i], NULL);
         lh_plan_rely(plan, LH_KIND_ACCEPTED, name, accepted == NULL ? 0 : accepted->mod_rev);
     }
+    lh_plan_rely(plan, LH_KIND_BRAKE, LH_CLEANER,
+                 cleaner->brake == NULL ? 0 : cleaner->brake->o.mod_rev);
 }
 
 void lh_cleaner_decide_orphan(const LhCleaner *cleaner, const LhOrphan *orphan,

@@ -1,6 +1,7 @@
 /*
  * snapshot-cleaner: what is due, and what stands in the way of deleting it. Pure; writes nothing.
  */
+#include "base/planted.h"
 #include "controllers/cleaner_internal.h"
 
 #include <string.h>
@@ -370,7 +371,8 @@ static void read_brake(LhCleaner *cleaner, const LhObject *object)
     cleaner->restored = !cleaner->answered &&
                         (cleaner->context->regressed ||
                          (object != NULL && cleaner->brake == NULL) ||
-                         (cleaner->brake != NULL && cleaner->brake->cause == LH_BRAKE_RESTORED));
+                         (cleaner->brake != NULL && cleaner->brake->cause == LH_BRAKE_RESTORED &&
+                          !LH_BUG(RESTORATION_FORGOTTEN)));
 }
 
 void lh_cleaner_read(LhCleaner *cleaner, gconstpointer index, const LhPlanContext *context)

@@ -9,6 +9,7 @@
  * due before any rate. It deletes nothing of a Service that was deleted, is paused, or has an edit that is
  * not in force.
  */
+#include "base/planted.h"
 #include "controllers/cleaner_internal.h"
 #include "controllers/registry.h"
 
@@ -335,6 +336,8 @@ static char *much_of(const LhCleaner *cleaner)
     if (cleaner->brake != NULL && cleaner->brake->cause == LH_BRAKE_MUCH &&
         cleaner->brake->confirmed_at < 0)
         all = MIN(all, cleaner->brake->of);
+    if (LH_BUG(MASSES_UNBRAKED))
+        return NULL;
     if (cleaner->much.exceeding != NULL)
         return g_strdup_printf("more of service %s than brakePercent allows",
                                cleaner->much.exceeding);

@@ -22,9 +22,8 @@ static void note_brake(LhRuntime *runtime, const LhBrake *brake)
     for (guint r = 0; r < runtime->n_runners; r++) {
         Runner *runner = &runtime->runners[r];
         if (brake->confirmed_at >= 0 && strcmp(runner->controller->name, brake->o.name) == 0 &&
-            ((brake->cause == LH_BRAKE_RESTORED &&
-              !lh_brake_is_old(brake, runner->regressed_rev)) ||
-             LH_BUG(OLD_CONFIRMATION_COUNTS)))
+            brake->cause == LH_BRAKE_RESTORED &&
+            (!lh_brake_is_old(brake, runner->regressed_rev) || LH_BUG(OLD_CONFIRMATION_COUNTS)))
             runner->regressed = FALSE;
     }
 }

@@ -2,13 +2,17 @@
  * Deleting data: no Deletion inside retention and buffer, of a live or overlapping snapshot, against an edit
  * that is not in force, or while there is a replica; it is decided once and never taken back; a snapshot is
  * retired only with the revision that says that its data is deleted; an Orphan is decided only after it was
- * seen twice, a grace apart, and of no place that a snapshot says it has or may have.
+ * seen twice, a grace apart, and of no place that a snapshot says it has or may have. Nothing is decided under a
+ * Brake that nobody has confirmed; under a confirmed one only what was there when it was put; and masses only
+ * so.
  */
 #include "base/json.h"
 #include "invariants.h"
 
 #include <string.h>
 
+#define WINDOW_MS     (9 * 60 * 1000) /* the brake's own is longer */
+#define BRAKE_SLACK   2               /* snapshots that went meanwhile */
 #define TOMBSTONE_MS  (30 * G_GINT64_CONSTANT(86400000))
 #define SAY(inv, ...) inv_fail(inv, INV_CLEANER, __VA_ARGS__)
 
@@ -93,6 +97,44 @@ static gboolean overlaps(const Inv *inv, const LhObject *own, const char *uri, g
     return FALSE;
 }
 
+/* ---- the brake ---- */
+
+static const LhBrake *brake_of(const Inv *inv)
+{
+    const LhObject *brake = inv_get(inv, LH_KIND_BRAKE, "snapshot-cleaner");
+    return brake != NULL && lh_object_known(brake) ? (const LhBrake *)brake : NULL;
+}
+
+/* Without a confirmed Brake never more than ten, and more than brakePercent, within the window. */
+static void check_masses(Inv *inv, const InvChange *change)
+{
+    gint64 percent = inv_settings(inv, "snapshot-cleaner")->brake_percent, now = inv->now_ms;
+    guint old = 0, n, all = g_hash_table_size(inv->kinds[LH_KIND_SNAPSHOT]);
+    g_array_append_val(inv->deleted_ms, now);
+    while (g_array_index(inv->deleted_ms, gint64, old) + WINDOW_MS < now)
+        old++;
+    g_array_remove_range(inv->deleted_ms, 0, old);
+    n = inv->deleted_ms->len;
+    if (n > 10 && n * 100 > percent * (all + n + BRAKE_SLACK))
+        SAY(inv, "%s is the %u. of %u that are deleted within the window", change->key, n, all + n);
+}
+
+/* @plan_hash: what it says that it is part of; @mod_rev: of what goes. */
+static void check_brake(Inv *inv, const InvChange *change, const char *plan_hash, gint64 mod_rev)
+{
+    const LhBrake *brake = brake_of(inv);
+    if (plan_hash == NULL && brake != NULL)
+        SAY(inv, "%s is decided beside a Brake", change->key);
+    else if (plan_hash != NULL &&
+             (brake == NULL || brake->confirmed_at < 0 || brake->cause != LH_BRAKE_MUCH ||
+              strcmp(brake->plan_hash, plan_hash) != 0))
+        SAY(inv, "%s is decided as part of a plan that nobody has confirmed", change->key);
+    else if (plan_hash != NULL && mod_rev > brake->revision)
+        SAY(inv, "%s is decided, and was not there when its plan was braked", change->key);
+    else if (plan_hash == NULL && change->kind == LH_KIND_DELETION)
+        check_masses(inv, change);
+}
+
 static void check_decided(Inv *inv, const InvCommit *commit, const InvChange *change)
 {
     const LhDeletion *deletion = (const LhDeletion *)change->after;
@@ -115,6 +157,7 @@ static void check_decided(Inv *inv, const InvCommit *commit, const InvChange *ch
                        snapshot->o.mod_rev))
         SAY(inv, "%s: the snapshot was not compared", change->key);
     check_service(inv, commit, change, snapshot);
+    check_brake(inv, change, deletion->plan_hash, snapshot->o.mod_rev);
 }
 
 static void check_deletion(Inv *inv, const InvCommit *commit, const InvChange *change)
@@ -158,6 +201,7 @@ static void check_orphan(Inv *inv, const InvCommit *commit, const InvChange *cha
     inv_did(inv, INV_CLEANER);
     if (after == NULL || after->decided_at < 0 || was)
         return;
+    check_brake(inv, change, after->plan_hash, before == NULL ? 0 : before->o.mod_rev);
     if (before == NULL || before->first_seen != after->first_seen ||
         strcmp(before->uri, after->uri) != 0 || before->objects != after->objects)
         SAY(inv, "%s is decided, and was not seen like this before", change->key);

@@ -133,6 +133,8 @@ typedef struct {
     X(retired, "snapshots retired", 130)                         \
     X(cordons, "cordons", 88)                                    \
     X(confirmations, "brakes confirmed", 130)                    \
+    X(restored_brakes, "brakes for a restored etcd", 1)          \
+    X(newer_markers, "markers newer than etcd", 0)               \
     X(brakes, "brakes", 190)                                     \
     X(bucket_troubles, "troubles of the bucket", 220)            \
     X(deletions, "deletions decided", 450)                       \
@@ -250,6 +252,8 @@ guint64 sim_fork_each(guint64 count, guint jobs, gint64 until_us,
 
 typedef enum { SIM_DOWN, SIM_UP, SIM_STOPPING } SimState;
 
+#define SIM_BRAKES 2
+
 typedef struct SimProcess {
     Sim *sim;
     gboolean is_manager;
@@ -276,12 +280,13 @@ typedef struct SimProcess {
     gpointer clock_data;
     gint64 mirror_rev;
     guint64 applied;
-    guint mirrored;       /* objects in the mirror at mirror_rev */
-    guint64 digest;       /* of what its mirror has told */
-    guint timeline;       /* of etcd, when the mirror last heard of it */
-    gboolean observed;    /* its mirror was told something that etcd does not have */
-    gboolean regressed;   /* its mirror saw etcd go back, and nobody has confirmed since */
-    gint64 regressed_rev; /* … and was at this revision then */
+    guint mirrored;    /* objects in the mirror at mirror_rev */
+    guint64 digest;    /* of what its mirror has told */
+    guint timeline;    /* of etcd, when the mirror last heard of it */
+    gboolean observed; /* its mirror was told something that etcd does not have */
+    /* Of cache-evictor and of snapshot-cleaner: it saw that etcd was restored, and nobody has confirmed it. */
+    gboolean regressed[SIM_BRAKES];
+    gint64 regressed_rev[SIM_BRAKES]; /* … and was at this revision then */
     /* agents */
     const char *pool;
     const char *set, *zone;
@@ -384,6 +389,8 @@ void sim_check_unknown(const char *client, const LhTxnRequest *txn, gpointer sim
 void sim_check_mirror_applied(SimProcess *process, gint64 revision);
 void sim_check_mirror_still(SimProcess *process); /* it has not changed but by going on */
 void sim_check_mirror_regressed(SimProcess *process, gint64 from, gint64 to);
+/* It has read a marker of the revision. */
+void sim_check_newer_marker(SimProcess *process, gint64 revision);
 void sim_check_fold(SimProcess *process);
 
 /* ---- sim_parse.c ---- */

@@ -148,7 +148,8 @@ void sim_process_start(SimProcess *process)
     if (process->state != SIM_DOWN)
         return;
     process->starts++;
-    process->doomed = process->regressed = FALSE;
+    process->doomed = FALSE;
+    memset(process->regressed, 0, sizeof process->regressed);
     if (process->unknown == NULL)
         process->unknown = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     g_hash_table_remove_all(process->unknown);

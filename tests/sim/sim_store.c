@@ -354,6 +354,12 @@ static void erase(Op *op, Sim *sim)
         again(op);
 }
 
+static gint64 marker_revision(const char *text)
+{
+    const char *at = strstr(text, "\"revision\":");
+    return at == NULL ? -1 : g_ascii_strtoll(at + strlen("\"revision\":"), NULL, 10);
+}
+
 static void step(gpointer data)
 {
     Op *op = data;
@@ -373,6 +379,8 @@ static void step(gpointer data)
         erase(op, sim);
         break;
     case LH_STORE_READ:
+        if (object != NULL && object->text != NULL)
+            sim_check_newer_marker(op->store->process, marker_revision(object->text));
         answer.text = answer.version = object == NULL ? NULL : object->text;
         finish(op, object == NULL ? NULL : &answer, LH_ERR_NOT_FOUND,
                object == NULL ? "there is no such object" : NULL);

@@ -192,6 +192,7 @@ static void intent_then_data_then_the_record(void **state)
     assert_non_null(strstr(text, "put decided/deletions/old-000 @0 expired"));
     assert_non_null(strstr(text, "rely published/snapshots/old-000 0 @"));
     assert_non_null(strstr(text, "rely decided/replicas/old-000. 1 "));
+    assert_non_null(strstr(text, "rely decided/brakes/" C " 0 @0"));
     assert_non_null(strstr(text, "rely desired/services/s 0 @"));
     assert_non_null(strstr(text, "rely decided/accepted/services/s 0 @"));
     assert_non_null(strstr(text, "rely decided/accepted/settings/" C " 0 @"));
