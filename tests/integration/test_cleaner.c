@@ -357,7 +357,8 @@ static void the_brake_holds_until_it_is_confirmed(void **state)
     confirm_root(world, manager);
     world_wait(world, brake_says, (gpointer) "service old", "the cleaner brakes");
     world_wait_event(world, "Braked", "settings/snapshot-cleaner");
-    assert_true(metric(manager, "brake{controller=\"snapshot-cleaner\"}") == 1);
+    Metric braked = {manager, "brake{controller=\"snapshot-cleaner\"}", 1};
+    world_poll(world, metric_is, &braked, "the metric says so");
     assert_int_equal(lh_mirror_count(world->mirror, LH_KIND_DELETION), 0);
     const LhBrake *brake = world_get(world, LH_KIND_BRAKE, "snapshot-cleaner");
     assert_int_equal(brake->eligible, 12);
