@@ -54,9 +54,10 @@ gboolean lh_store_roots_deletable(const char *const *roots, GError **error)
 {
     for (gsize i = 0; roots[i] != NULL; i++) {
         if (strcmp(roots[i], LH_FILE_SCHEME "/") == 0) {
-            g_set_error(error, LH_ERROR, LH_ERR_INVALID,
-                        "%s: is the whole file system; name the directory that holds snapshots only",
-                        roots[i]);
+            g_set_error(
+                error, LH_ERROR, LH_ERR_INVALID,
+                "%s: is the whole file system; name the directory that holds snapshots only",
+                roots[i]);
             return FALSE;
         }
         for (gsize k = 0; roots[k] != NULL; k++) {

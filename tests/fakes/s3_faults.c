@@ -203,7 +203,8 @@ static char *listing(S3Faults *server, const Request *request)
         const char *path = paths->pdata[i];
         const Object *object = g_hash_table_lookup(server->objects, path);
         if (strcmp(path + skip, token) <= 0 ||
-            (*delimiter != '\0' && !has_fault(request, S3_FAULT_DEEP) && strchr(path + strlen(start), '/') != NULL))
+            (*delimiter != '\0' && !has_fault(request, S3_FAULT_DEEP) &&
+             strchr(path + strlen(start), '/') != NULL))
             continue;
         more = n == most;
         if (more)

@@ -2,9 +2,11 @@
  * Deleting data: no Deletion inside retention and buffer, of a live or overlapping snapshot, against an edit
  * that is not in force, or while there is a replica; it is decided once and never taken back; a snapshot is
  * retired only with the revision that says that its data is deleted; an Orphan is decided only after it was
- * seen twice, a grace apart. Nothing is decided under a Brake that nobody has confirmed; under a confirmed one
- * only what was there when it was put; and masses only so.
+ * seen twice, a grace apart, and of no place that a snapshot says it has or may have. Nothing is decided under a
+ * Brake that nobody has confirmed; under a confirmed one only what was there when it was put; and masses only
+ * so.
  */
+#include "base/json.h"
 #include "invariants.h"
 
 #include <string.h>
@@ -53,19 +55,43 @@ static void check_service(Inv *inv, const InvCommit *commit, const InvChange *ch
         SAY(inv, "%s: its service was not compared", change->key);
 }
 
-static gboolean overlaps(const Inv *inv, const LhSnapshot *snapshot, const char *uri)
+/* Where a Snapshot says that its data is, also one that does not parse; "" where nobody can say. */
+static char *said_uri(const LhObject *object)
+{
+    gsize len = 0;
+    const char *raw = lh_object_known(object) ? NULL : lh_object_raw(object, &len);
+    g_autoptr(cJSON) json = raw == NULL ? NULL : lh_json_parse(raw, len, LH_JSON_MAX_BYTES, NULL);
+    const char *uri = cJSON_IsObject(json) ? lh_json_get_string(json, "uri", NULL) : NULL;
+    if (lh_object_known(object))
+        return lh_uri_text(&((const LhSnapshot *)object)->uri);
+    return g_strdup(uri != NULL && lh_uri_check(uri, NULL) ? uri : "");
+}
+
+/* Whoever decided knew at least so much of etcd: a mirror is etcd's state at one revision, and all that was
+ * compared was in it. */
+static gint64 seen_revision(const InvCommit *commit, gint64 least)
+{
+    gint64 seen = least;
+    for (gsize i = 0; commit->facts != NULL && i < commit->facts->n_compares; i++) {
+        const LhCompare *compare = &commit->facts->compares[i];
+        if (compare->result == LH_CMP_EQUAL &&
+            (compare->target == LH_CMP_MOD || compare->target == LH_CMP_CREATE))
+            seen = MAX(seen, compare->number);
+    }
+    return seen;
+}
+
+/* Another snapshot than @own that was there by revision @seen; of those that collide neither is deleted, and
+ * one that does not parse keeps what it says, or everything. */
+static gboolean overlaps(const Inv *inv, const LhObject *own, const char *uri, gint64 seen)
 {
     GHashTableIter iter;
     gpointer value;
     g_hash_table_iter_init(&iter, inv->kinds[LH_KIND_SNAPSHOT]);
     while (g_hash_table_iter_next(&iter, NULL, &value)) {
-        const LhSnapshot *other = value;
-        g_autofree char *held = other == snapshot || !lh_object_known(&other->o)
-                                    ? NULL
-                                    : lh_uri_text(&other->uri);
-        /* One that came since is not valid; what was there before was seen. */
-        if (held != NULL && other->o.create_rev < snapshot->o.create_rev &&
-            (g_str_has_prefix(held, uri) || g_str_has_prefix(uri, held)))
+        const LhObject *other = value;
+        g_autofree char *held = other == own || other->mod_rev > seen ? NULL : said_uri(other);
+        if (held != NULL && (g_str_has_prefix(held, uri) || g_str_has_prefix(uri, held)))
             return TRUE;
     }
     return FALSE;
@@ -125,7 +151,7 @@ static void check_decided(Inv *inv, const InvCommit *commit, const InvChange *ch
         SAY(inv, "%s: nothing can be deleted yet", change->key);
     if (has_replica(inv, change->name))
         SAY(inv, "%s: it has a replica", change->key);
-    if (overlaps(inv, snapshot, deletion->uri))
+    if (overlaps(inv, &snapshot->o, deletion->uri, seen_revision(commit, snapshot->o.mod_rev)))
         SAY(inv, "%s: another snapshot's data lies there", change->key);
     if (!inv_relied_on(inv, INV_CLEANER, commit, LH_KIND_SNAPSHOT, change->name,
                        snapshot->o.mod_rev))
@@ -167,7 +193,7 @@ static void check_retired(Inv *inv, const InvCommit *commit, const InvChange *ch
     SAY(inv, "%s is retired; its data is not said to be deleted", change->key);
 }
 
-static void check_orphan(Inv *inv, const InvChange *change)
+static void check_orphan(Inv *inv, const InvCommit *commit, const InvChange *change)
 {
     const LhOrphan *before = (const LhOrphan *)change->before;
     const LhOrphan *after = (const LhOrphan *)change->after;
@@ -183,6 +209,9 @@ static void check_orphan(Inv *inv, const InvChange *change)
              inv_settings(inv, "snapshot-cleaner")->orphan_grace_ms)
         SAY(inv, "%s is decided %" G_GINT64_FORMAT " ms after it was first seen", change->key,
             after->second_seen - after->first_seen);
+    if (overlaps(inv, NULL, after->uri,
+                 seen_revision(commit, before == NULL ? 0 : before->o.mod_rev)))
+        SAY(inv, "%s is decided, and a snapshot's data lies there, or may", change->key);
 }
 
 static void on_commit(Inv *inv, const InvCommit *commit)
@@ -192,7 +221,7 @@ static void on_commit(Inv *inv, const InvCommit *commit)
         if (change->kind == LH_KIND_DELETION)
             check_deletion(inv, commit, change);
         else if (change->kind == LH_KIND_ORPHAN)
-            check_orphan(inv, change);
+            check_orphan(inv, commit, change);
         else if (change->kind == LH_KIND_SNAPSHOT && change->after == NULL)
             check_retired(inv, commit, change);
         else if (change->kind == LH_KIND_SNAPSHOT)
