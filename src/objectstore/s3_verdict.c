@@ -34,7 +34,7 @@ static const CodeRow codes[] = {
     {"InvalidObjectState", LH_ERR_FORBIDDEN, FALSE, "it is archived, and must be restored first"},
     {"NoSuchBucket", LH_ERR_NOT_FOUND, FALSE, "there is no such bucket"},
     {"NoSuchKey", LH_ERR_NOT_FOUND, FALSE, "there is no such object"},
-    {"PreconditionFailed", LH_ERR_CONFLICT, FALSE, "it has changed meanwhile"},
+    {"PreconditionFailed", LH_ERR_CONFLICT, FALSE, "it has changed while it was copied"},
     {"PermanentRedirect", LH_ERR_INVALID, FALSE,
      "the bucket is served elsewhere; see objectStore.endpoint and objectStore.region"},
     {"TemporaryRedirect", LH_ERR_UNAVAILABLE, TRUE, "the bucket is served elsewhere for now"},
@@ -58,7 +58,7 @@ static CodeRow row_of_status(glong status)
     if (status == 404)
         return (CodeRow){NULL, LH_ERR_NOT_FOUND, FALSE, "it is not there"};
     if (status == 412)
-        return (CodeRow){NULL, LH_ERR_CONFLICT, FALSE, "it has changed meanwhile"};
+        return (CodeRow){NULL, LH_ERR_CONFLICT, FALSE, "it has changed while it was copied"};
     if (status == 408)
         return (CodeRow){NULL, LH_ERR_UNAVAILABLE, TRUE, "it has waited too long"};
     if (status == 429 || status == 503)
