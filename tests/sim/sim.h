@@ -140,7 +140,7 @@ typedef struct {
     X(deletions, "deletions decided", 450)                       \
     X(erased, "objects deleted", 1400)                           \
     X(orphans, "orphans decided", 1000)                          \
-    X(missing, "missing data said", 8)                           \
+    X(missing, "missing data said", 1)                           \
     X(uploads, "uploads that took their time", 1000)             \
     X(uploads_again, "uploads begun anew", 1000)                 \
     X(left_young, "orphans that were left", 10)                  \
