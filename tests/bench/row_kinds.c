@@ -2,6 +2,9 @@
  * (m) Memory for each object of each kind: the product's mirror and indexes are fed with all snapshots, then
  * with all replicas, and so on; after each kind the heap in use and the resident set are looked at. In this
  * process, before anything else has used memory.
+ *
+ * What a later kind gives back of an earlier one counts for the later: a replica that waits for its
+ * assignment, a load that waits for its answer.
  */
 #include "folded.h"
 #include "rows.h"
