@@ -158,16 +158,21 @@ static gboolean data_missing(const LhFleet *fleet, const LhFleetSnapshot *snapsh
                              const LhStatus *status, LhCondition *out)
 {
     const LhSnapshot *object = lh_fleet_snapshot_object(snapshot);
-    const char *root = lh_fleet_root_of(fleet, &object->uri);
-    g_autofree char *list = root == NULL ? NULL : lh_cleaner_errand(LH_CLEANER_LIST, root);
-    g_autofree char *name = g_strconcat(LH_CLEANER_MISSING, snapshot->name, NULL);
-    const LhObservation *listed = list == NULL ? NULL : lh_fleet_observed(fleet, LH_CLEANER, list);
+    g_autofree char *name = g_strconcat(LH_CLEANER_MISSING, snapshot->name, NULL), *list = NULL;
     const LhObservation *missing = lh_fleet_observed(fleet, LH_CLEANER, name);
     const LhCondition *before = said(status, "DataMissing");
-    gboolean is = listed != NULL && listed->error == NULL
-                      ? missing != NULL && missing->revision == object->o.mod_rev
-                      : root != NULL && before != NULL;
+    const LhObservation *listed;
+    const char *root;
+    gboolean is;
 
+    if (missing == NULL && before == NULL)
+        return FALSE; /* a million of them: without looking for the listing */
+    root = lh_fleet_root_of(fleet, &object->uri);
+    list = root == NULL ? NULL : lh_cleaner_errand(LH_CLEANER_LIST, root);
+    listed = list == NULL ? NULL : lh_fleet_observed(fleet, LH_CLEANER, list);
+    is = listed != NULL && listed->error == NULL
+             ? missing != NULL && missing->revision == object->o.mod_rev
+             : root != NULL && before != NULL;
     *out = (LhCondition){
         .type = "DataMissing",
         .status = LH_CONDITION_TRUE,
