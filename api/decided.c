@@ -216,6 +216,8 @@ const LhField lh_deletion_fields[] = {
     LH_FIELD(INT, LhDeletion, snapshot_revision, "snapshotRevision", LH_REQUIRED, 0, 0, NULL),
     LH_FIELD(TIME, LhDeletion, decided_at, "decidedAt", LH_REQUIRED, 0, 0, NULL),
     LH_FIELD(TIME, LhDeletion, data_deleted_at, "dataDeletedAt", 0, 0, 0, NULL),
+    LH_FIELD(STR, LhDeletion, service, "service", 0, 0, 0, NULL),
+    LH_FIELD(STR, LhDeletion, plan_hash, "planHash", 0, 0, 256, NULL),
     LH_FIELDS_END,
 };
 
@@ -226,8 +228,16 @@ const LhField lh_orphan_fields[] = {
     LH_FIELD(TIME, LhOrphan, first_seen, "firstSeen", LH_REQUIRED, 0, 0, NULL),
     LH_FIELD(TIME, LhOrphan, second_seen, "secondSeen", 0, 0, 0, NULL),
     LH_FIELD(TIME, LhOrphan, decided_at, "decidedAt", 0, 0, 0, NULL),
+    LH_FIELD(STR, LhOrphan, plan_hash, "planHash", 0, 0, 256, NULL),
     LH_FIELDS_END,
 };
+
+static const char *const brake_causes[] = {"much", "restored", "hold", NULL};
+
+const char *lh_brake_cause_name(int cause)
+{
+    return lh_enum_name(brake_causes, cause);
+}
 
 const LhField lh_brake_fields[] = {
     LH_FIELD(INT, LhBrake, revision, "revision", LH_REQUIRED, 0, 0, NULL),
@@ -237,6 +247,9 @@ const LhField lh_brake_fields[] = {
     LH_FIELD(INT, LhBrake, of, "of", 0, 0, 0, NULL),
     LH_FIELD(TIME, LhBrake, confirmed_at, "confirmedAt", 0, 0, 0, NULL),
     LH_FIELD(STR, LhBrake, message, "message", 0, 0, 0, NULL),
+    LH_FIELD_SUB(ENUM, LhBrake, cause, "cause", 0, 0, 0, NULL, brake_causes),
+    LH_FIELD(STR, LhBrake, basis, "basis", 0, 0, 256, NULL),
+    LH_FIELD(STRV, LhBrake, markers, "markers", LH_SPARSE, 0, 0, NULL),
     LH_FIELDS_END,
 };
 

@@ -126,6 +126,8 @@ typedef struct {
     const char *uri;
     gint64 snapshot_revision;
     gint64 decided_at, data_deleted_at;
+    const char *service;   /* NULL: not said */
+    const char *plan_hash; /* of the confirmed plan that it is part of; NULL: of none */
 } LhDeletion;
 
 typedef struct {
@@ -133,7 +135,16 @@ typedef struct {
     const char *uri;
     gint64 objects, bytes;
     gint64 first_seen, second_seen, decided_at;
+    const char *plan_hash; /* as a Deletion's */
 } LhOrphan;
+
+/* What a Brake waits for. */
+typedef enum {
+    LH_BRAKE_MUCH,     /* a Confirmation of exactly that plan, or that it is undone */
+    LH_BRAKE_RESTORED, /* a Confirmation that etcd was restored; never released without */
+    LH_BRAKE_HOLD,     /* something that only mending helps; nobody can confirm it */
+} LhBrakeCause;
+const char *lh_brake_cause_name(int cause);
 
 typedef struct {
     LhObject o; /* name: the controller */
@@ -143,6 +154,9 @@ typedef struct {
     gint64 eligible, of;
     gint64 confirmed_at;
     const char *message;
+    int cause;
+    const char *basis; /* what else the plan rests on, as a hash; another one, and it is void */
+    const char *const *markers; /* RESTORED: "<root's hash>@<revision>", markers newer than etcd */
 } LhBrake;
 
 typedef enum { LH_CONDITION_TRUE, LH_CONDITION_FALSE, LH_CONDITION_UNKNOWN } LhConditionStatus;

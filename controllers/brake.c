@@ -1,9 +1,12 @@
 /* Brakes: the object and who lifts it; see brake.h. */
 #include "controllers/brake.h"
 
+#include "base/planted.h"
+
 #include <string.h>
 
 #define MORE_THAN 10
+#define STANDS_MS (30 * 60 * 1000)
 
 char *lh_brake_hash(const char *const *names, guint n)
 {
@@ -19,6 +22,34 @@ gboolean lh_brake_exceeds(gint64 count, gint64 whole, gint64 percent)
     return count > MORE_THAN && count * 100 > percent * whole;
 }
 
+char *lh_brake_restored_hash(const LhBraking *braking, const char *const *markers)
+{
+    g_autofree char *revision = g_strdup_printf("%" G_GINT64_FORMAT, braking->context->revision);
+    g_autoptr(GPtrArray) names = g_ptr_array_new();
+
+    g_ptr_array_add(names, (gpointer) "restored");
+    g_ptr_array_add(names, revision);
+    for (guint i = 0; markers != NULL && markers[i] != NULL; i++)
+        g_ptr_array_add(names, (gpointer)markers[i]);
+    return lh_brake_hash((const char *const *)names->pdata, names->len);
+}
+
+gboolean lh_brake_came_back(const LhBraking *braking)
+{
+    return braking->present != NULL && braking->context->regressed &&
+           !LH_BUG(OLD_CONFIRMATION_COUNTS) &&
+           lh_brake_is_old(braking->present, braking->context->regressed_rev);
+}
+
+gboolean lh_brake_stands(const LhBraking *braking, LhBrakeCause cause, gint64 extra_ms)
+{
+    const LhBrake *brake = braking->present;
+
+    return brake != NULL && brake->confirmed_at >= 0 && brake->cause == (int)cause &&
+           !lh_brake_came_back(braking) &&
+           braking->context->now_ms - brake->confirmed_at <= STANDS_MS + extra_ms;
+}
+
 gboolean lh_brake_is_confirmed(const LhBraking *braking)
 {
     const LhAccepted *accepted = g_hash_table_lookup(braking->fleet->confirmations,
@@ -26,7 +57,7 @@ gboolean lh_brake_is_confirmed(const LhBraking *braking)
     const LhConfirmation *confirmation = lh_accepted_spec((const LhObject *)accepted,
                                                           LH_KIND_CONFIRMATION);
 
-    return confirmation != NULL &&
+    return confirmation != NULL && braking->present->cause != LH_BRAKE_HOLD &&
            g_strcmp0(confirmation->plan_hash, braking->present->plan_hash) == 0 &&
            accepted->revision > braking->present->revision && /* clocks differ */
            braking->context->now_ms - accepted->accepted_at <= LH_BRAKE_WINDOW_MS;
@@ -46,24 +77,18 @@ void lh_brake_confirm(const LhBraking *braking)
     lh_plan_end(braking->plan);
 }
 
-void lh_brake_put(const LhBraking *braking, const char *hash, gint64 eligible, gint64 of,
-                  const char *message)
+void lh_brake_put(const LhBraking *braking, LhBrake made)
 {
     const LhObject *present = g_hash_table_lookup(braking->fleet->brakes, braking->controller);
-    LhBrake object = {
-        .revision = braking->context->revision,
-        .since = braking->context->now_ms,
-        .plan_hash = hash,
-        .eligible = eligible,
-        .of = of,
-        .confirmed_at = -1,
-        .message = message,
-    };
 
-    lh_plan_put(braking->plan, LH_KIND_BRAKE, braking->controller, &object,
-                present == NULL ? 0 : present->mod_rev, "brake", "%s", message);
+    made.o = (LhObject){0};
+    made.revision = braking->context->revision;
+    made.since = braking->context->now_ms;
+    made.confirmed_at = -1;
+    lh_plan_put(braking->plan, LH_KIND_BRAKE, braking->controller, &made,
+                present == NULL ? 0 : present->mod_rev, "brake", "%s", made.message);
     lh_plan_event(braking->plan, LH_EVENT_WARNING, "Braked", LH_KIND_SETTINGS, braking->controller,
-                  "%s", message);
+                  "%s", made.message);
 }
 
 void lh_brake_remove(const LhBraking *braking, const char *rule, const char *reason)

@@ -254,14 +254,32 @@ static gint64 held(const Round *round)
 
 static gboolean too_much(const Round *round, gint64 now_due, gint64 lately)
 {
-    /* What was ordered lately belongs to the whole that the share is of. */
-    gint64 total = now_due + lately, whole = held(round) + lately;
+    gint64 whole = held(round);
 
-    if (now_due == 0)
-        return FALSE;
-    if (round->context->regressed)
-        return TRUE;
-    return lh_brake_exceeds(total, whole, round->settings->brake_percent);
+    /* What is braked does not become less because other things come. */
+    if (round->brake != NULL && round->brake->cause == LH_BRAKE_MUCH && round->brake->of > 0)
+        whole = MIN(whole, round->brake->of);
+    /* What was ordered lately belongs to the whole that the share is of. */
+    return now_due > 0 &&
+           lh_brake_exceeds(now_due + lately, whole + lately, round->settings->brake_percent);
+}
+
+static void put_brake(Round *round, guint eligible, LhBrakeCause cause, const char *hash,
+                      const char *message)
+{
+    const LhBraking own = braking(round);
+    const LhBrake made = {
+        .cause = (int)cause,
+        .plan_hash = hash,
+        .eligible = eligible,
+        .of = held(round),
+        .message = message,
+    };
+
+    lh_plan_begin(round->plan);
+    lh_brake_put(&own, made);
+    put_status(round, -pending(round), 0, message, "brake", message);
+    lh_plan_end(round->plan);
 }
 
 static void brake(Round *round, const Targets *targets, gint64 lately)
@@ -269,16 +287,23 @@ static void brake(Round *round, const Targets *targets, gint64 lately)
     g_autofree char *hash = hash_of(targets);
     g_autofree char *message = g_strdup_printf(
         "%u of %" G_GINT64_FORMAT " assigned items would go now (%" G_GINT64_FORMAT
-        " more in the last 10 min): %s; leasehold confirm cache-evictor --plan %s",
-        targets->len, held(round), lately,
-        round->context->regressed ? "etcd went back in time" : "more than brakePercent allows",
-        hash);
-    const LhBraking own = braking(round);
+        " more in the last 10 min): more than brakePercent allows; leasehold confirm cache-evictor "
+        "--plan %s",
+        targets->len, held(round), lately, hash);
 
-    lh_plan_begin(round->plan);
-    lh_brake_put(&own, hash, targets->len, held(round), message);
-    put_status(round, -pending(round), 0, message, "brake", message);
-    lh_plan_end(round->plan);
+    put_brake(round, targets->len, LH_BRAKE_MUCH, hash, message);
+}
+
+static void brake_restored(Round *round, const Targets *targets)
+{
+    const LhBraking own = braking(round);
+    g_autofree char *hash = lh_brake_restored_hash(&own, NULL);
+    g_autofree char *message = g_strdup_printf(
+        "etcd went back in time; %u of %" G_GINT64_FORMAT
+        " assigned items would go now; leasehold confirm cache-evictor --plan %s",
+        targets->len, held(round), hash);
+
+    put_brake(round, targets->len, LH_BRAKE_RESTORED, hash, message);
 }
 
 static void release(Round *round, const char *rule, const char *reason)
@@ -304,11 +329,28 @@ static void note_braked(Round *round, const Targets *frozen)
     }
 }
 
-/* It came back with a backup, perhaps confirmed: what it stands for must be looked at again. */
-static gboolean is_old(const Round *round)
+/* Of a restoration nobody goes on before a Confirmation, whoever leads; that itself carries nothing out. FALSE:
+ * there was none. */
+static gboolean plan_restored(Round *round, const Targets *due)
 {
-    return round->context->regressed && !LH_BUG(OLD_CONFIRMATION_COUNTS) &&
-           lh_brake_is_old(round->brake, round->context->regressed_rev);
+    const LhBraking own = braking(round);
+    gboolean known = round->brake != NULL && !lh_brake_came_back(&own) &&
+                     round->brake->cause == LH_BRAKE_RESTORED;
+
+    if (lh_brake_stands(&own, LH_BRAKE_RESTORED, 0)) {
+        if (!known)
+            return FALSE;
+        release(round, "confirmed", "that etcd was restored is confirmed");
+    } else if (!known && !round->context->regressed) {
+        return FALSE;
+    } else if (!known || round->brake->confirmed_at >= 0) {
+        brake_restored(round, due);
+    } else if (lh_brake_is_confirmed(&own)) {
+        lh_brake_confirm(&own);
+    } else {
+        note_braked(round, due);
+    }
+    return TRUE;
 }
 
 /* With a Brake: only what it stands for, and only once it is confirmed. */
@@ -320,21 +362,15 @@ static void plan_braked(Round *round, const Targets *due)
     g_autofree char *hash = hash_of(frozen);
     const LhBraking own = braking(round);
 
-    if (is_old(round)) {
-        if (due->len == 0)
-            release(round, "released", "it came back with a backup, and nothing would go now");
-        else
-            brake(round, due, lately);
-        return;
-    }
     if (round->brake->confirmed_at >= 0) {
         if (frozen->len == 0)
             release(round, "carried-out", "the confirmed plan is carried out");
-        else if (frozen->len > round->brake->eligible)
-            brake(round, due,
-                  lately); /* something else was deleted meanwhile: not what was confirmed */
-        else
+        else if (frozen->len <= round->brake->eligible && lh_brake_stands(&own, LH_BRAKE_MUCH, 0))
             evict_all(round, frozen);
+        else if (too_much(round, due->len, lately)) /* not what was confirmed, or long ago */
+            brake(round, due, lately);
+        else
+            release(round, "released", "what would go now is within the limit again");
         return;
     }
     if (!too_much(round, due->len, lately)) {
@@ -402,6 +438,8 @@ static void cache_evictor_plan(gconstpointer index, const LhPlanContext *context
                      "its Brake or its Status does not parse: mend or remove it");
         return;
     }
+    if (plan_restored(&round, due))
+        return;
     if (round.brake != NULL)
         plan_braked(&round, due);
     else

@@ -4,12 +4,15 @@
  *   roots          which roots the object store has: uris
  *   look.<root>    the store's clock, and whose the marker is; number: etcd's revision, to be written into
  *                  it (-1: do not write). state: "ours", "new" (there was none; written), "none" (there is
- *                  none), "newer" (ours, of a later revision than etcd's), "foreign"
+ *                  none), "newer" (ours, of a later revision than etcd's), "foreign" (not of this cluster,
+ *                  prefix and root uri), "unmarked" (there is none, and what lies there is not nothing, or is
+ *                  known not to be: not written but by a claim)
  *   list.<root>    all objects: objects, bytes, clock, missing, orphans. Before it, with its token, come
  *   missing.<snapshot>   a snapshot below it without any object; revision: the snapshot's
  *   orphan.<sha-256>     a directory with objects that are nobody's: uri, objects, bytes, newest, clock
  *   delete.<snapshot>    erase all below uri; token: the Deletion's create revision
- *   erase.<sha-256>      erase what lies in uri directly; token: the Orphan's create revision
+ *   erase.<sha-256>      erase what lies in uri directly, not younger than number and not more than the
+ *                        Orphan says; token: its create revision. state "changed", with an error: there is
  *   etcd           clock: what etcd says the time is
  *
  * Of missing and orphan the state is the id of the listing that told it. <root>: the first 16 digits of the SHA-256 of its uri.
@@ -28,6 +31,7 @@
 #define LH_CLEANER_DELETE  "delete."
 #define LH_CLEANER_ERASE   "erase."
 #define LH_CLEANER_ETCD    "etcd"
+#define LH_CLEANER_CHANGED "changed"
 
 #define LH_CLEANER_MARKER ".leasehold" /* lies in each root */
 

@@ -1,7 +1,8 @@
 /*
- * snapshot-cleaner's errands: looking at roots and clocks while there is work, listing each root from time
- * to time, and deleting what has been decided: nothing without its committed intent, and only where all that
- * is known of the root is fresh and good. Pure.
+ * snapshot-cleaner's errands: looking at each root again and again, as its marker must tell how far etcd has
+ * got; at etcd's clock while there is work; listing each root from time to time; and deleting what has been
+ * decided: nothing without its committed intent, and only where all that is known of the root is fresh and
+ * good. Pure.
  */
 #include "base/planted.h"
 #include "controllers/cleaner_internal.h"
@@ -19,15 +20,16 @@ static gint64 retry_at(const LhObservation *failed)
     return failed->at + MIN(wait_ms, RETRY_CAP_MS);
 }
 
-/* What renews itself: asked for when there is none, or, with @work, when it gets old. */
+/* What renews itself: asked for when there is none, or when it gets old. */
 static void renew(const LhCleaner *cleaner, LhErrand errand, const LhObservation *seen,
-                  gint64 after_ms, gboolean work, LhErrands *errands)
+                  gint64 after_ms, LhErrands *errands)
 {
     gint64 now = cleaner->context->now_ms;
     gint64 due = seen == NULL ? 0 : seen->at + after_ms;
 
-    if (seen != NULL && !work)
-        return;
+    /* One that hangs ends what rests on the last one. */
+    if (seen != NULL && seen->at + LH_CLEANER_FRESH_MS >= now)
+        lh_errands_wake(errands, seen->at + LH_CLEANER_FRESH_MS + 1);
     if (seen != NULL && seen->at > now + LH_CLEANER_CLOCKS_MS)
         due = 0; /* our clock went back */
     if (due > now) {
@@ -44,18 +46,20 @@ static void look(const LhCleaner *cleaner, const LhCleanerRoot *root, LhErrands 
     g_autofree char *id = lh_cleaner_errand(LH_CLEANER_LOOK, root->root);
     LhErrand errand = {
         .id = id,
-        .what = !dry && root->newer && cleaner->takes_over ? LH_CLEANER_CLAIM : LH_CLEANER_LOOK,
+        .what = !dry && root->claim ? LH_CLEANER_CLAIM : LH_CLEANER_LOOK,
         .uri = root->root,
         .number = dry ? -1 : cleaner->context->revision,
     };
+    gint64 known = MAX(root->newer, root->braked), after_ms = LH_CLEANER_RENEW_MS;
 
-    gint64 after_ms = LH_CLEANER_RENEW_MS;
-
-    if (root->hold != NULL || root->newer)
+    /* A marker that was newer stays so, however far etcd gets, until somebody confirms it. */
+    if (!dry && !root->claim && known >= 1 && !cleaner->answered)
+        errand.number = MIN(errand.number, known - 1);
+    if (root->hold != NULL || root->newer >= 0)
         after_ms = HELD_MS;
     else if (root->look != NULL && g_strcmp0(root->look->state, "new") == 0)
         after_ms = NEW_MS;
-    renew(cleaner, errand, root->look, after_ms, cleaner->work, errands);
+    renew(cleaner, errand, root->look, after_ms, errands);
 }
 
 static void list(const LhCleaner *cleaner, const LhCleanerRoot *root, LhErrands *errands)
@@ -94,13 +98,15 @@ static gboolean may_try(const LhCleaner *cleaner, const LhObservation *last, gin
     return FALSE;
 }
 
-/* A younger snapshot there is not valid, and its data goes too; an older one keeps everything. */
+/* A younger snapshot there is not valid, and its data goes too; an older one keeps everything, and so does one
+ * that does not parse. */
 static gboolean others_first(const LhCleaner *cleaner, const LhDeletion *deletion)
 {
     const LhFleetSnapshot *own = lh_name_set_get(&cleaner->fleet->snapshots, deletion->o.name);
     const LhFleetSnapshot *other = lh_fleet_uri_overlap(cleaner->fleet, deletion->uri, own);
 
-    return other != NULL && other->object->create_rev < deletion->o.create_rev;
+    return (other != NULL && other->object->create_rev < deletion->o.create_rev) ||
+           lh_cleaner_unknown_there(cleaner, deletion->uri);
 }
 
 static gboolean ready(const LhCleaner *cleaner, const char *uri)
@@ -157,13 +163,16 @@ static void erase_orphans(const LhCleaner *cleaner, LhErrands *errands)
         gint64 attempt;
         if (!lh_object_known(&orphan->o) || orphan->decided_at < 0 || orphan->objects == 0 ||
             !ready(cleaner, orphan->uri) || lh_cleaner_claimed_before(cleaner, orphan) ||
+            lh_cleaner_unknown_there(cleaner, orphan->uri) ||
             !may_try(cleaner, lh_cleaner_erased(cleaner, orphan), &attempt, errands))
             continue;
         lh_errands_add(errands, (LhErrand){.id = id,
                                            .what = LH_CLEANER_ERASE,
                                            .uri = orphan->uri,
                                            .token = orphan->o.create_rev,
-                                           .attempt = attempt});
+                                           .attempt = attempt,
+                                           .number = orphan->second_seen -
+                                                     cleaner->settings->orphan_grace_ms});
     }
 }
 
@@ -182,10 +191,10 @@ void lh_cleaner_errands(gconstpointer index, const LhPlanContext *context, LhErr
     if (cleaner.work) {
         const LhErrand etcd = {.id = LH_CLEANER_ETCD, .what = LH_CLEANER_ETCD};
         renew(&cleaner, etcd, lh_fleet_observed(cleaner.fleet, LH_CLEANER, LH_CLEANER_ETCD),
-              cleaner.etcd_hold != NULL ? HELD_MS : LH_CLEANER_RENEW_MS, TRUE, errands);
+              cleaner.etcd_hold != NULL ? HELD_MS : LH_CLEANER_RENEW_MS, errands);
     }
     /* After a restore of etcd nothing goes until somebody has confirmed it. */
-    if (!cleaner.settings->dry_run && (!context->regressed || cleaner.confirmed)) {
+    if (!cleaner.settings->dry_run && !cleaner.restored) {
         delete_decided(&cleaner, errands);
         erase_orphans(&cleaner, errands);
     }

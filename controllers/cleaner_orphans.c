@@ -4,7 +4,7 @@
  *
  *   seen ─▶ Orphan firstSeen ─ seen again, a grace later, unchanged ─▶ secondSeen, decidedAt (the intent)
  *    ▲          │ changed: anew; not seen: removed                         │ erased: objects 0, a tombstone
- *    └──────────┘                                                          └ somebody claimed it first: removed
+ *    └──────────┘                                        claimed first, or not as it was seen: removed
  */
 #include "controllers/cleaner_internal.h"
 
@@ -42,13 +42,11 @@ static void sight(const LhCleaner *cleaner, const LhObservation *seen, LhPlan *p
         .decided_at = -1,
     };
 
-    if (!lh_kind_name_valid(LH_KIND_ORPHAN, name) || seen->clock < 0 ||
-        !lh_cleaner_unclaimed(cleaner, seen->uri))
+    if (!lh_cleaner_sightable(cleaner, seen))
         return;
     if (present == NULL)
         put(cleaner, name, NULL, &object, "seen", "objects that no snapshot knows", plan);
-    else if (lh_object_known(&present->o) && present->decided_at < 0 &&
-             (present->objects != seen->objects || present->bytes != seen->bytes))
+    else
         put(cleaner, name, present, &object, "changed", "it has changed since it was first seen",
             plan);
 }
@@ -89,6 +87,8 @@ static void follow(const LhCleaner *cleaner, const LhOrphan *orphan, LhPlan *pla
         lh_plan_event(plan, LH_EVENT_NORMAL, "OrphanDeleted", LH_KIND_ORPHAN, orphan->o.name,
                       "%s: %" G_GINT64_FORMAT " objects that no snapshot knew are deleted",
                       orphan->uri, erased->objects);
+    } else if (erased != NULL && g_strcmp0(erased->state, LH_CLEANER_CHANGED) == 0) {
+        drop(orphan, "changed", "it is not as it was seen; what is there is left", plan);
     } else if (erased == NULL && lh_cleaner_claimed_before(cleaner, orphan)) {
         drop(orphan, "claimed", "a snapshot was published there before it was decided", plan);
     }
@@ -96,14 +96,15 @@ static void follow(const LhCleaner *cleaner, const LhOrphan *orphan, LhPlan *pla
 
 void lh_cleaner_plan_orphans(const LhCleaner *cleaner, LhPlan *plan)
 {
+    /* A first sighting counts by the store's clock: that and ours must be right. */
     for (GTreeNode *n = lh_fleet_observed_from(cleaner->fleet, SEEN);
-         n != NULL && !cleaner->settings->dry_run; n = g_tree_node_next(n)) {
+         n != NULL && !cleaner->settings->dry_run && cleaner->etcd_ready; n = g_tree_node_next(n)) {
         const LhObservation *seen = g_tree_node_key(n);
         if (!g_str_has_prefix(seen->o.name, SEEN))
             break;
         if (lh_plan_groups(plan) >= cleaner->context->max_groups)
             plan->more = TRUE;
-        else if (lh_object_known(&seen->o) && seen->uri != NULL)
+        else
             sight(cleaner, seen, plan);
     }
     for (GTreeNode *n = g_tree_node_first(cleaner->fleet->orphans);
@@ -116,7 +117,21 @@ void lh_cleaner_plan_orphans(const LhCleaner *cleaner, LhPlan *plan)
     }
 }
 
-void lh_cleaner_decide_orphan(const LhCleaner *cleaner, const LhOrphan *orphan, LhPlan *plan)
+void lh_cleaner_rely_settings(const LhCleaner *cleaner, LhPlan *plan)
+{
+    static const char *const names[] = {LH_CLEANER, LH_SETTINGS_ALL};
+
+    for (gsize i = 0; i < G_N_ELEMENTS(names); i++) {
+        const LhObject *accepted = g_hash_table_lookup(cleaner->fleet->settings, names[i]);
+        g_autofree char *name = g_strconcat("settings/", names[i], NULL);
+        lh_plan_rely(plan, LH_KIND_ACCEPTED, name, accepted == NULL ? 0 : accepted->mod_rev);
+    }
+    lh_plan_rely(plan, LH_KIND_BRAKE, LH_CLEANER,
+                 cleaner->brake == NULL ? 0 : cleaner->brake->o.mod_rev);
+}
+
+void lh_cleaner_decide_orphan(const LhCleaner *cleaner, const LhOrphan *orphan,
+                              const char *plan_hash, LhPlan *plan)
 {
     g_autofree char *name = g_strconcat(LH_CLEANER_ORPHAN, orphan->o.name, NULL);
     const LhObservation *seen = lh_fleet_observed(cleaner->fleet, LH_CLEANER, name);
@@ -124,6 +139,10 @@ void lh_cleaner_decide_orphan(const LhCleaner *cleaner, const LhOrphan *orphan, 
 
     object.second_seen = seen->clock;
     object.decided_at = cleaner->context->now_ms;
-    put(cleaner, orphan->o.name, orphan, &object, "orphan",
-        "seen twice, a grace apart, and no snapshot knows it", plan);
+    object.plan_hash = plan_hash;
+    lh_plan_begin(plan);
+    lh_plan_put(plan, LH_KIND_ORPHAN, orphan->o.name, &object, orphan->o.mod_rev, "orphan",
+                "%s: seen twice, a grace apart, and no snapshot knows it", orphan->uri);
+    lh_cleaner_rely_settings(cleaner, plan);
+    lh_plan_end(plan);
 }

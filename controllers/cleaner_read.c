@@ -1,6 +1,7 @@
 /*
  * snapshot-cleaner: what is due, and what stands in the way of deleting it. Pure; writes nothing.
  */
+#include "base/planted.h"
 #include "controllers/cleaner_internal.h"
 
 #include <string.h>
@@ -31,14 +32,14 @@ static gint by_name(gconstpointer a, gconstpointer b)
     return strcmp((*(LhFleetSnapshot *const *)a)->name, (*(LhFleetSnapshot *const *)b)->name);
 }
 
-/* How many of the service were added. */
+/* How many of the service were added that no replica keeps: a restored one may do so for days. */
 static guint add_due(const LhCleaner *cleaner, const LhFleetService *service, const LhService *spec,
                      gint64 at_ms, gint64 revision, GPtrArray *out, gint64 *next_ms)
 {
     gint64 keep_ms = spec->retention_ms + cleaner->settings->buffer_ms;
     LhSortedPlace place = {0, 0};
     LhFleetSnapshot *snapshot;
-    guint before = out->len;
+    guint going = 0;
 
     while ((snapshot = lh_sorted_set_next(&service->by_end, &place)) != NULL) {
         gint64 due_ms = lh_fleet_snapshot_object(snapshot)->end_time + keep_ms;
@@ -47,14 +48,43 @@ static guint add_due(const LhCleaner *cleaner, const LhFleetService *service, co
                 *next_ms = due_ms;
             break;
         }
-        if (revision == 0 || snapshot->object->mod_rev <= revision)
-            g_ptr_array_add(out, snapshot);
+        if (revision != 0 && snapshot->object->mod_rev > revision)
+            continue;
+        g_ptr_array_add(out, snapshot);
+        going += !lh_fleet_replicas_below(cleaner->fleet, snapshot);
     }
-    return out->len - before;
+    return going;
+}
+
+/* The whole that a share of the service is of. What is braked does not become less because others come. */
+static gint64 whole_of(const LhCleaner *cleaner, const LhFleetService *service)
+{
+    const LhBrake *brake = cleaner->brake;
+    gint64 n = 0;
+
+    if (brake == NULL || brake->cause != LH_BRAKE_MUCH || brake->confirmed_at >= 0)
+        return service->snapshots->len;
+    for (guint i = 0; i < service->snapshots->len; i++) {
+        const LhFleetSnapshot *snapshot = g_ptr_array_index(service->snapshots, i);
+        n += snapshot->object != NULL && snapshot->object->create_rev <= brake->revision;
+    }
+    return n;
+}
+
+static gboolean exceeds(const LhCleaner *cleaner, const LhFleetService *service, gint64 going)
+{
+    const LhCleanerLately *lately = g_hash_table_lookup(cleaner->lately_of, service->name);
+    gint64 n = going + (lately == NULL ? 0 : lately->n);
+    gint64 gone = lately == NULL ? 0 : lately->gone;
+    gint64 percent = cleaner->settings->brake_percent;
+
+    /* The first is cheap, and mostly all. */
+    return going > 0 && lh_brake_exceeds(n, 0, percent) &&
+           lh_brake_exceeds(n, whole_of(cleaner, service) + gone, percent);
 }
 
 GPtrArray *lh_cleaner_due(const LhCleaner *cleaner, gint64 at_ms, gint64 revision, gint64 *next_ms,
-                          const char **exceeding)
+                          LhCleanerMuch *much)
 {
     GPtrArray *due = g_ptr_array_new();
     GHashTableIter iter;
@@ -68,13 +98,41 @@ GPtrArray *lh_cleaner_due(const LhCleaner *cleaner, gint64 at_ms, gint64 revisio
         if (spec == NULL || (revision != 0 && service->accepted->mod_rev > revision))
             continue;
         n = add_due(cleaner, service, spec, at_ms, revision, due, next_ms);
-        if (exceeding != NULL &&
-            lh_brake_exceeds(n, service->snapshots->len, cleaner->settings->brake_percent) &&
-            (*exceeding == NULL || strcmp(service->name, *exceeding) < 0))
-            *exceeding = service->name;
+        if (much == NULL)
+            continue;
+        much->going += n;
+        if (exceeds(cleaner, service, n) &&
+            (much->exceeding == NULL || strcmp(service->name, much->exceeding) < 0))
+            much->exceeding = service->name;
     }
     g_ptr_array_sort(due, by_name);
     return due;
+}
+
+/* Newest first; what was decided under a confirmed plan was asked for. */
+static void read_lately(LhCleaner *cleaner)
+{
+    for (GTreeNode *n = g_tree_node_last(cleaner->fleet->decided); n != NULL;
+         n = g_tree_node_previous(n)) {
+        const LhDeletion *deletion = g_tree_node_key(n);
+        LhCleanerLately *of = NULL;
+        if (deletion->decided_at <= cleaner->context->now_ms - LH_BRAKE_WINDOW_MS)
+            break;
+        if (deletion->plan_hash != NULL)
+            continue;
+        if (deletion->service != NULL)
+            of = g_hash_table_lookup(cleaner->lately_of, deletion->service);
+        if (of == NULL && deletion->service != NULL) {
+            of = g_new0(LhCleanerLately, 1);
+            g_hash_table_insert(cleaner->lately_of, (gpointer)deletion->service, of);
+        }
+        cleaner->lately.n++;
+        cleaner->lately.gone += deletion->data_deleted_at >= 0;
+        if (of == NULL)
+            continue;
+        of->n++;
+        of->gone += deletion->data_deleted_at >= 0;
+    }
 }
 
 /* ---- roots and clocks ---- */
@@ -85,6 +143,7 @@ gboolean lh_cleaner_fresh(const LhCleaner *cleaner, const LhObservation *seen)
     return seen != NULL && ABS(cleaner->context->now_ms - seen->at) <= LH_CLEANER_FRESH_MS;
 }
 
+/* Ours and the other side's clock. */
 static gboolean apart(const LhObservation *seen)
 {
     return seen->clock < 0 || ABS(seen->clock - seen->at) > LH_CLEANER_CLOCKS_MS;
@@ -111,12 +170,31 @@ static const char *hold_of(const LhCleanerRoot *root)
     if (look != NULL && apart(look))
         return "its clock is more than 60 s off ours";
     if (look != NULL && g_strcmp0(look->state, "foreign") == 0)
-        return "its marker .leasehold is of another cluster or prefix";
+        return "its marker .leasehold is of another cluster or prefix, or of another root's uri";
     if (list != NULL && list->error != NULL)
         return "its listing failed";
     if (list != NULL && list->objects == 0 && list->missing > 0)
         return "its listing is empty, but snapshots are known there";
     return NULL;
+}
+
+static char *root_mark(const char *uri)
+{
+    return lh_cleaner_errand("", uri);
+}
+
+/* The revision that the Brake of a restoration says the root's marker has. */
+static gint64 braked_marker(const LhCleaner *cleaner, const char *uri)
+{
+    g_autofree char *mark = root_mark(uri), *prefix = g_strconcat(mark, "@", NULL);
+    const LhBrake *brake = cleaner->brake;
+
+    for (guint i = 0; brake != NULL && !cleaner->old && brake->cause == LH_BRAKE_RESTORED &&
+                      brake->markers != NULL && brake->markers[i] != NULL;
+         i++)
+        if (g_str_has_prefix(brake->markers[i], prefix))
+            return g_ascii_strtoll(brake->markers[i] + strlen(prefix), NULL, 10);
+    return -1;
 }
 
 static void read_root(LhCleaner *cleaner, const char *uri)
@@ -127,15 +205,34 @@ static void read_root(LhCleaner *cleaner, const char *uri)
         .root = uri,
         .look = lh_fleet_observed(cleaner->fleet, LH_CLEANER, look),
         .list = lh_fleet_observed(cleaner->fleet, LH_CLEANER, list),
+        .newer = -1,
+        .braked = braked_marker(cleaner, uri),
     };
 
     root.hold = hold_of(&root);
-    root.newer = root.look != NULL && g_strcmp0(root.look->state, "newer") == 0;
+    if (root.look != NULL && g_strcmp0(root.look->state, "newer") == 0)
+        root.newer = MAX(1, root.look->revision);
+    if (root.look != NULL && g_strcmp0(root.look->state, "unmarked") == 0)
+        root.newer = 0;
+    root.claim = root.newer >= 0 && root.newer == root.braked && cleaner->answered;
+    cleaner->restored |= root.newer >= 0 && !root.claim;
     root.ready = root.hold == NULL && root.list != NULL && lh_cleaner_fresh(cleaner, root.look) &&
                  g_strcmp0(root.look->state, "ours") == 0;
-    if (root.list != NULL && root.list->error == NULL)
-        cleaner->listed += MAX(0, root.list->objects);
     g_array_append_val(cleaner->roots, root);
+}
+
+char **lh_cleaner_markers(const LhCleaner *cleaner)
+{
+    GPtrArray *markers = g_ptr_array_new();
+
+    for (guint i = 0; i < cleaner->roots->len; i++) {
+        const LhCleanerRoot *root = &g_array_index(cleaner->roots, LhCleanerRoot, i);
+        g_autofree char *mark = root_mark(root->root);
+        if (root->newer >= 0)
+            g_ptr_array_add(markers, g_strdup_printf("%s@%" G_GINT64_FORMAT, mark, root->newer));
+    }
+    g_ptr_array_add(markers, NULL);
+    return (char **)g_ptr_array_free(markers, FALSE);
 }
 
 const LhCleanerRoot *lh_cleaner_root(const LhCleaner *cleaner, const char *uri)
@@ -173,6 +270,48 @@ gboolean lh_cleaner_claimed_before(const LhCleaner *cleaner, const LhOrphan *orp
     return other != NULL && other->object->create_rev < orphan->o.mod_rev;
 }
 
+gboolean lh_cleaner_sightable(const LhCleaner *cleaner, const LhObservation *seen)
+{
+    const char *name = seen->o.name + strlen(LH_CLEANER "/" LH_CLEANER_ORPHAN);
+    const LhObject key = {.name = name};
+    const LhOrphan *present = g_tree_lookup(cleaner->fleet->orphans, &key);
+
+    if (present != NULL && (!lh_object_known(&present->o) || present->decided_at >= 0 ||
+                            (present->objects == seen->objects && present->bytes == seen->bytes)))
+        return FALSE;
+    return lh_object_known(&seen->o) && seen->uri != NULL && !apart(seen) &&
+           lh_kind_name_valid(LH_KIND_ORPHAN, name) && lh_cleaner_unclaimed(cleaner, seen->uri);
+}
+
+/* Whether there is one to be written down. */
+static gboolean any_sightable(const LhCleaner *cleaner)
+{
+    static const char prefix[] = LH_CLEANER "/" LH_CLEANER_ORPHAN;
+
+    for (GTreeNode *n = lh_fleet_observed_from(cleaner->fleet, prefix); n != NULL;
+         n = g_tree_node_next(n)) {
+        const LhObservation *seen = g_tree_node_key(n);
+        if (!g_str_has_prefix(seen->o.name, prefix))
+            return FALSE;
+        if (lh_cleaner_sightable(cleaner, seen))
+            return TRUE;
+    }
+    return FALSE;
+}
+
+/* The next listing is asked for after one interval; two without it, and the last says nothing any more. */
+static gboolean listed_lately(const LhCleaner *cleaner, const LhCleanerRoot *root)
+{
+    return root->list != NULL && root->list->error == NULL &&
+           ABS(cleaner->context->now_ms - root->list->at) <=
+               2 * cleaner->settings->reconcile_interval_ms;
+}
+
+gboolean lh_cleaner_unknown_there(const LhCleaner *cleaner, const char *uri)
+{
+    return cleaner->fleet->unreadable > 0 || lh_fleet_uri_unknown(cleaner->fleet, uri);
+}
+
 /* Seen again, unchanged and untouched, at least a grace later by the store's own clock. */
 static gboolean ripe(const LhCleaner *cleaner, const LhOrphan *orphan)
 {
@@ -181,9 +320,9 @@ static gboolean ripe(const LhCleaner *cleaner, const LhOrphan *orphan)
     const LhCleanerRoot *root = lh_cleaner_root(cleaner, orphan->uri);
     gint64 grace_ms = cleaner->settings->orphan_grace_ms;
 
-    return seen != NULL && root != NULL && root->list != NULL && root->list->error == NULL &&
+    return seen != NULL && root != NULL && listed_lately(cleaner, root) &&
            root->list->token == seen->token && g_strcmp0(seen->uri, orphan->uri) == 0 &&
-           seen->objects == orphan->objects && seen->bytes == orphan->bytes &&
+           seen->objects == orphan->objects && seen->bytes == orphan->bytes && !apart(seen) &&
            seen->clock >= orphan->first_seen + grace_ms &&
            (seen->newest < 0 || seen->clock >= seen->newest + grace_ms) &&
            lh_cleaner_unclaimed(cleaner, orphan->uri);
@@ -201,12 +340,40 @@ static void read_orphans(LhCleaner *cleaner)
             cleaner->work |= orphan->objects > 0 && (erased == NULL || erased->error != NULL);
         } else if (ripe(cleaner, orphan)) {
             g_ptr_array_add(cleaner->orphans, (gpointer)orphan);
-            cleaner->orphaned += orphan->objects;
+            ((LhCleanerRoot *)lh_cleaner_root(cleaner, orphan->uri))->orphaned += orphan->objects;
         }
     }
 }
 
+/* A small root does not hide behind a large one. */
+static void read_excess(LhCleaner *cleaner)
+{
+    for (guint i = 0; i < cleaner->roots->len; i++) {
+        const LhCleanerRoot *root = &g_array_index(cleaner->roots, LhCleanerRoot, i);
+        if (root->orphaned == 0 || !lh_brake_exceeds(root->orphaned, root->list->objects,
+                                                     cleaner->settings->brake_percent))
+            continue;
+        cleaner->orphaned = root->orphaned;
+        cleaner->listed = root->list->objects;
+        return;
+    }
+}
+
 /* ---- all of it ---- */
+
+static void read_brake(LhCleaner *cleaner, const LhObject *object)
+{
+    const LhBraking braking = {LH_CLEANER, cleaner->fleet, cleaner->context, cleaner->brake, NULL};
+
+    cleaner->old = lh_brake_came_back(&braking);
+    cleaner->answered = lh_brake_stands(&braking, LH_BRAKE_RESTORED, 0);
+    /* Of one that does not parse nobody knows what it is about. */
+    cleaner->restored = !cleaner->answered &&
+                        (cleaner->context->regressed ||
+                         (object != NULL && cleaner->brake == NULL) ||
+                         (cleaner->brake != NULL && cleaner->brake->cause == LH_BRAKE_RESTORED &&
+                          !LH_BUG(RESTORATION_FORGOTTEN)));
+}
 
 void lh_cleaner_read(LhCleaner *cleaner, gconstpointer index, const LhPlanContext *context)
 {
@@ -221,18 +388,17 @@ void lh_cleaner_read(LhCleaner *cleaner, gconstpointer index, const LhPlanContex
         .roots = g_array_new(FALSE, FALSE, sizeof(LhCleanerRoot)),
         .orphans = g_ptr_array_new(),
     };
-    cleaner->old = cleaner->brake != NULL && context->regressed &&
-                   lh_brake_is_old(cleaner->brake, context->regressed_rev);
-    cleaner->confirmed = cleaner->brake != NULL && cleaner->brake->confirmed_at >= 0 &&
-                         !cleaner->old;
-    cleaner->takes_over = cleaner->confirmed && cleaner->brake->message != NULL &&
-                          strstr(cleaner->brake->message, LH_CLEANER_NEWER) != NULL;
+    cleaner->lately_of = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, g_free);
+    read_brake(cleaner, brake);
+    read_lately(cleaner);
     for (guint i = 0; fleet->roots != NULL && fleet->roots[i] != NULL; i++)
         read_root(cleaner, fleet->roots[i]);
     read_etcd(cleaner);
     cleaner->due = lh_cleaner_due(cleaner, context->now_ms, 0, &cleaner->next_due_ms,
-                                  &cleaner->exceeding);
+                                  &cleaner->much);
     read_orphans(cleaner);
+    read_excess(cleaner);
+    cleaner->work |= !cleaner->settings->dry_run && any_sightable(cleaner);
     cleaner->work = cleaner->roots->len > 0 &&
                     (cleaner->work || cleaner->due->len > 0 || cleaner->orphans->len > 0 ||
                      g_tree_nnodes(fleet->undeleted) > 0);
@@ -240,6 +406,7 @@ void lh_cleaner_read(LhCleaner *cleaner, gconstpointer index, const LhPlanContex
 
 void lh_cleaner_clear(LhCleaner *cleaner)
 {
+    g_hash_table_unref(cleaner->lately_of);
     g_array_unref(cleaner->roots);
     g_ptr_array_unref(cleaner->due);
     g_ptr_array_unref(cleaner->orphans);

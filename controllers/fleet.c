@@ -363,9 +363,9 @@ static gboolean fold_deletion(LhFleet *fleet, const LhObject *before, const LhOb
     const char *old_uri = deletion_uri(before), *new_uri = deletion_uri(after);
 
     if (old_uri != NULL)
-        lh_fleet_uri_take(fleet, old_uri, -1);
+        lh_fleet_uri_take(fleet, fleet->taken_uris, old_uri, -1);
     if (new_uri != NULL)
-        lh_fleet_uri_take(fleet, new_uri, 1);
+        lh_fleet_uri_take(fleet, fleet->taken_uris, new_uri, 1);
     lh_fleet_clean_deletion(fleet, before, after);
     hold_in_table(fleet->deletions, snapshot->name, after);
     snapshot->has_deletion = after != NULL;
@@ -670,6 +670,7 @@ static gpointer fleet_new(void)
     lh_name_set_init(&fleet->contests, offsetof(LhFleetContest, name));
     lh_sorted_set_init(&fleet->by_uri, lh_fleet_uri_order);
     fleet->taken_uris = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    fleet->taken_flat = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     fleet->taken_parents = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     fleet->places = lh_places_new();
     lh_fleet_trees_init(fleet);
@@ -747,6 +748,7 @@ static void fleet_free(gpointer index)
     g_hash_table_unref(fleet->deletions);
     g_hash_table_unref(fleet->described);
     g_hash_table_unref(fleet->taken_uris);
+    g_hash_table_unref(fleet->taken_flat);
     g_hash_table_unref(fleet->taken_parents);
     g_free(fleet);
 }

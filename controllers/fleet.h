@@ -208,7 +208,8 @@ typedef struct {
     LhSortedSet by_uri;  /* LhFleetSnapshot: the known ones */
     LhNameSet contests;  /* LhFleetContest: uris that overlap others */
     GHashTable *taken_uris;    /* uri -> count of Deletions that hold it */
-    GHashTable *taken_parents; /* directory above such a uri -> count */
+    GHashTable *taken_flat;    /* uri -> count of decided Orphans: what lies in it directly */
+    GHashTable *taken_parents; /* directory above a uri of either -> count */
 
     GPtrArray
         *create_todo; /* LhFleetSnapshot, last to expire first: has replicas to create. A heap: see
@@ -335,6 +336,8 @@ guint lh_fleet_clean_conditions(const LhFleet *fleet, const LhFleetSnapshot *sna
 
 /* Whether its uri overlaps that of another known snapshot, older or younger. */
 gboolean lh_fleet_uri_contested(const LhFleet *fleet, const LhFleetSnapshot *snapshot);
+/* Whether @uri equals, contains or lies in what a Snapshot that does not parse still says of its uri. */
+gboolean lh_fleet_uri_unknown(const LhFleet *fleet, const char *uri);
 /* The oldest known snapshot but @but whose uri equals, contains or lies in @uri; NULL: none. */
 const LhFleetSnapshot *lh_fleet_uri_overlap(const LhFleet *fleet, const char *uri,
                                             const LhFleetSnapshot *but);

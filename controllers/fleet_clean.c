@@ -257,22 +257,26 @@ void lh_fleet_clean_unknown(LhFleet *fleet, const LhObject *before, const LhObje
         lh_fleet_uri_touch(fleet, new, NULL);
 }
 
-/* Unknown is not absent: what does not parse may have been there first. */
-static gboolean meets_unknown(const LhFleet *fleet, const LhSnapshot *object)
+gboolean lh_fleet_uri_unknown(const LhFleet *fleet, const char *own)
 {
     GHashTableIter iter;
     gpointer uri;
-    g_autofree char *own = NULL;
 
-    if (g_hash_table_size(fleet->unknown) == 0)
-        return FALSE;
-    own = lh_uri_text(&object->uri);
     g_hash_table_iter_init(&iter, fleet->unknown);
     while (g_hash_table_iter_next(&iter, NULL, &uri))
         if (*(const char *)uri != '\0' &&
             (g_str_has_prefix(uri, own) || g_str_has_prefix(own, uri)))
             return TRUE;
     return FALSE;
+}
+
+/* Unknown is not absent: what does not parse may have been there first. */
+static gboolean meets_unknown(const LhFleet *fleet, const LhSnapshot *object)
+{
+    g_autofree char *own = g_hash_table_size(fleet->unknown) == 0 ? NULL
+                                                                  : lh_uri_text(&object->uri);
+
+    return own != NULL && lh_fleet_uri_unknown(fleet, own);
 }
 
 static gboolean may_be_deleted(const LhFleet *fleet, const LhFleetSnapshot *snapshot,
@@ -378,7 +382,7 @@ static void hold_in_tree(GTree *tree, const LhObject *before, const LhObject *af
         g_tree_insert(tree, lh_object_ref(after), (gpointer)after);
 }
 
-/* What a decided one deletes nobody may use again. */
+/* What a decided one deletes nobody may use again; what lies deeper is not its. */
 static const char *held_uri(const LhObject *object)
 {
     const LhOrphan *orphan = (const LhOrphan *)object;
@@ -398,9 +402,9 @@ gboolean lh_fleet_fold_orphan(LhFleet *fleet, const LhObject *before, const LhOb
     if (g_strcmp0(old_uri, new_uri) == 0)
         return TRUE;
     if (old_uri != NULL)
-        lh_fleet_uri_take(fleet, old_uri, -1);
+        lh_fleet_uri_take(fleet, fleet->taken_flat, old_uri, -1);
     if (new_uri != NULL)
-        lh_fleet_uri_take(fleet, new_uri, 1);
+        lh_fleet_uri_take(fleet, fleet->taken_flat, new_uri, 1);
     if (old_uri != NULL)
         lh_fleet_uri_touch(fleet, old_uri, NULL);
     if (new_uri != NULL)

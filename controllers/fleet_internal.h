@@ -104,7 +104,8 @@ gboolean lh_fleet_uri_remove(LhFleet *fleet, const LhFleetSnapshot *snapshot);
 /* Equals, lies in or contains what a Deletion or a decided Orphan deletes, now or again. *@inside (may be
  * NULL): rather equals or lies in it. */
 gboolean lh_fleet_uri_taken(const LhFleet *fleet, const char *uri, gboolean *inside);
-void lh_fleet_uri_take(LhFleet *fleet, const char *uri, gint delta);
+/* @table: taken_uris or taken_flat. */
+void lh_fleet_uri_take(LhFleet *fleet, GHashTable *table, const char *uri, gint delta);
 /* Touches all snapshots (but one, which may be NULL) whose validity @uri may have changed. */
 void lh_fleet_uri_touch(LhFleet *fleet, const char *uri, const LhFleetSnapshot *but);
 void lh_fleet_uris_clear(LhFleet *fleet);

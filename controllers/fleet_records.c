@@ -55,6 +55,7 @@ void lh_fleet_drop_service(LhFleet *fleet, LhFleetService *service)
     g_ptr_array_unref(service->snapshots);
     g_hash_table_unref(service->orphans);
     lh_sorted_set_clear(&service->by_time);
+    lh_sorted_set_clear(&service->by_end);
     g_free(service->name);
     g_free(service);
 }

@@ -243,11 +243,11 @@ static void count(GHashTable *table, const char *uri, gsize len, int delta)
         g_hash_table_insert(table, g_steal_pointer(&text), GINT_TO_POINTER(sum));
 }
 
-void lh_fleet_uri_take(LhFleet *fleet, const char *uri, gint delta)
+void lh_fleet_uri_take(LhFleet *fleet, GHashTable *table, const char *uri, gint delta)
 {
     gsize len = strlen(uri);
 
-    count(fleet->taken_uris, uri, len, delta);
+    count(table, uri, len, delta);
     while ((len = parent_length(uri, len)) != 0)
         count(fleet->taken_parents, uri, len, delta);
 }
@@ -257,9 +257,10 @@ gboolean lh_fleet_uri_taken(const LhFleet *fleet, const char *uri, gboolean *ins
     g_autofree char *path = NULL;
     gboolean taken = FALSE;
 
-    if (g_hash_table_size(fleet->taken_uris) == 0)
+    if (g_hash_table_size(fleet->taken_parents) == 0)
         return FALSE;
     path = g_strdup(uri);
+    taken = g_hash_table_contains(fleet->taken_flat, path);
     for (gsize len = strlen(path); len != 0 && !taken; len = parent_length(path, len)) {
         path[len] = '\0';
         taken = g_hash_table_contains(fleet->taken_uris, path);
@@ -323,7 +324,7 @@ char *lh_fleet_snapshot_invalid(const LhFleet *fleet, const LhFleetSnapshot *sna
             return g_strdup("metadata.name: a deletion holds this name, use another one");
         return NULL; /* its own deletion is under way */
     }
-    if (fleet->contests.n == 0 && g_hash_table_size(fleet->taken_uris) == 0)
+    if (fleet->contests.n == 0 && g_hash_table_size(fleet->taken_parents) == 0)
         return NULL;
     uri = lh_uri_text(&object->uri);
     if (lh_fleet_uri_taken(fleet, uri, NULL))

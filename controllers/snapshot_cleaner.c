@@ -9,12 +9,15 @@
  * due before any rate. It deletes nothing of a Service that was deleted, is paused, or has an edit that is
  * not in force.
  */
+#include "base/planted.h"
 #include "controllers/cleaner_internal.h"
 #include "controllers/registry.h"
 
 #include <string.h>
 
-#define OUTSTANDING 10 /* seconds' worth of Deletions that may wait for their data to go */
+#define OUTSTANDING   10   /* seconds' worth of Deletions that may wait for their data to go */
+#define NO_CAUSE      (-1) /* else an LhBrakeCause */
+#define LOOK_AGAIN_MS 60000
 
 typedef struct {
     LhCleaner cleaner;
@@ -22,8 +25,12 @@ typedef struct {
     LhPlan *plan;
 } Round;
 
-/* Why not to go on; the first that holds. Only of a Confirmation's kinds can people let it go. */
-typedef enum { CAUSE_NONE, CAUSE_HOLD, CAUSE_REGRESSED, CAUSE_NEWER, CAUSE_MUCH } Cause;
+/* What a Brake for too much stands for. */
+typedef struct {
+    GPtrArray *due;     /* LhFleetSnapshot, by name: still to be decided */
+    GPtrArray *orphans; /* LhOrphan, by name: the same */
+    char *hash;         /* of those, and of what was decided as part of the Brake's plan */
+} Members;
 
 /* ---- what has been done ---- */
 
@@ -141,13 +148,14 @@ static void decide(Round *round, const LhFleetSnapshot *snapshot, const char *ur
     const LhCleaner *cleaner = &round->cleaner;
     const LhSnapshot *object = lh_fleet_snapshot_object(snapshot);
     const LhFleetService *service = snapshot->service;
-    const LhObject *settings = g_hash_table_lookup(cleaner->fleet->settings, LH_CLEANER);
     g_autofree char *replicas = g_strconcat(snapshot->name, ".", NULL);
     LhDeletion deletion = {
         .uri = uri,
         .snapshot_revision = object->o.mod_rev,
         .decided_at = cleaner->context->now_ms,
         .data_deleted_at = -1,
+        .service = service->name,
+        .plan_hash = cleaner->brake == NULL ? NULL : cleaner->brake->plan_hash,
     };
 
     lh_plan_begin(round->plan);
@@ -155,8 +163,7 @@ static void decide(Round *round, const LhFleetSnapshot *snapshot, const char *ur
                 "past its end, the retention of service %s and the buffer", service->name);
     lh_plan_rely(round->plan, LH_KIND_SNAPSHOT, snapshot->name, object->o.mod_rev);
     lh_plan_rely_none(round->plan, LH_KIND_REPLICA, replicas);
-    lh_plan_rely(round->plan, LH_KIND_ACCEPTED, "settings/" LH_CLEANER,
-                 settings == NULL ? 0 : settings->mod_rev);
+    lh_cleaner_rely_settings(cleaner, round->plan);
     lh_plan_rely(round->plan, LH_KIND_SERVICE, service->name, service->desired->mod_rev);
     lh_plan_rely(round->plan, LH_KIND_ACCEPTED, service->accepted->name,
                  service->accepted->mod_rev);
@@ -217,7 +224,9 @@ static void decide_orphans(Round *round, const GPtrArray *orphans)
         if (root == NULL || !root->ready || !round->cleaner.etcd_ready)
             continue;
         left--;
-        lh_cleaner_decide_orphan(&round->cleaner, orphan, round->plan);
+        lh_cleaner_decide_orphan(
+            &round->cleaner, orphan,
+            round->cleaner.brake == NULL ? NULL : round->cleaner.brake->plan_hash, round->plan);
     }
 }
 
@@ -228,89 +237,165 @@ static gint by_text(gconstpointer a, gconstpointer b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static char *hash_of(const GPtrArray *due, const GPtrArray *orphans)
+static void add_name(GPtrArray *names, const char *kind, const char *name)
+{
+    g_ptr_array_add(names, g_strconcat(kind, name, NULL));
+}
+
+/* Decided as part of the present Brake's plan; no older than it, whoever's clock said so. */
+static void add_decided(const LhCleaner *cleaner, GPtrArray *names)
+{
+    const LhBrake *brake = cleaner->brake;
+
+    for (GTreeNode *n = g_tree_node_last(cleaner->fleet->decided); n != NULL;
+         n = g_tree_node_previous(n)) {
+        const LhDeletion *deletion = g_tree_node_key(n);
+        if (deletion->decided_at < brake->since - LH_BRAKE_WINDOW_MS)
+            break;
+        if (g_strcmp0(deletion->plan_hash, brake->plan_hash) == 0)
+            add_name(names, "snapshots/", deletion->o.name);
+    }
+    for (GTreeNode *n = g_tree_node_first(cleaner->fleet->orphans); n != NULL;
+         n = g_tree_node_next(n)) {
+        const LhOrphan *orphan = g_tree_node_key(n);
+        if (lh_object_known(&orphan->o) && orphan->decided_at >= 0 &&
+            g_strcmp0(orphan->plan_hash, brake->plan_hash) == 0)
+            add_name(names, "orphans/", orphan->o.name);
+    }
+}
+
+/* What is due, and which orphans are old enough, at @since, on objects that are unchanged since @revision.
+ * Whether each orphan may be decided now, lh_cleaner_read() says: listings come and go. */
+static void members_init(Members *members, const LhCleaner *cleaner, gint64 since, gint64 revision,
+                         gboolean decided)
 {
     g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
 
-    for (guint i = 0; i < due->len; i++)
-        g_ptr_array_add(names,
-                        g_strconcat("snapshots/", ((LhFleetSnapshot *)due->pdata[i])->name, NULL));
-    for (guint i = 0; i < orphans->len; i++)
-        g_ptr_array_add(names,
-                        g_strconcat("orphans/", ((LhOrphan *)orphans->pdata[i])->o.name, NULL));
+    members->due = lh_cleaner_due(cleaner, since, revision, NULL, NULL);
+    members->orphans = g_ptr_array_new();
+    for (guint i = 0; i < members->due->len; i++)
+        add_name(names, "snapshots/", ((LhFleetSnapshot *)members->due->pdata[i])->name);
+    for (GTreeNode *n = g_tree_node_first(cleaner->fleet->orphans); n != NULL;
+         n = g_tree_node_next(n)) {
+        LhOrphan *orphan = g_tree_node_key(n);
+        /* Seen by the store's clock, which is trusted to be as near. */
+        if (!lh_object_known(&orphan->o) || orphan->decided_at >= 0 ||
+            orphan->o.mod_rev > revision || !lh_cleaner_unclaimed(cleaner, orphan->uri) ||
+            orphan->first_seen + cleaner->settings->orphan_grace_ms > since + LH_CLEANER_CLOCKS_MS)
+            continue;
+        g_ptr_array_add(members->orphans, orphan);
+        add_name(names, "orphans/", orphan->o.name);
+    }
+    if (decided)
+        add_decided(cleaner, names);
     g_ptr_array_sort(names, by_text);
+    members->hash = lh_brake_hash((const char *const *)names->pdata, names->len);
+}
+
+static void members_clear(Members *members)
+{
+    g_ptr_array_unref(members->due);
+    g_ptr_array_unref(members->orphans);
+    g_free(members->hash);
+}
+
+/* Of what a plan rests on besides its members: buffer, graces and percent, and which roots there are. */
+static char *basis_of(const LhCleaner *cleaner)
+{
+    const LhObject *settings = g_hash_table_lookup(cleaner->fleet->settings, LH_CLEANER);
+    g_autofree char *revision = g_strdup_printf("%" G_GINT64_FORMAT,
+                                                settings == NULL ? 0 : settings->mod_rev);
+    g_autoptr(GPtrArray) names = g_ptr_array_new();
+
+    g_ptr_array_add(names, revision);
+    for (guint i = 0; i < cleaner->roots->len; i++)
+        g_ptr_array_add(names, (gpointer)g_array_index(cleaner->roots, LhCleanerRoot, i).root);
     return lh_brake_hash((const char *const *)names->pdata, names->len);
 }
 
-static Cause cause_of(const Round *round, char **words)
+/* What stands in the way that only mending helps; NULL: nothing known; g_free. */
+static char *hold_of(const LhCleaner *cleaner)
 {
-    const LhCleaner *cleaner = &round->cleaner;
-    gint64 percent = cleaner->settings->brake_percent;
-    gint64 all = (gint64)cleaner->fleet->by_uri.n;
-
-    *words = NULL;
-    if (!cleaner->work)
-        return CAUSE_NONE;
     for (guint i = 0; i < cleaner->roots->len; i++) {
         const LhCleanerRoot *root = &g_array_index(cleaner->roots, LhCleanerRoot, i);
-        if (root->hold != NULL) {
-            *words = g_strdup_printf("%s: %s", root->root, root->hold);
-            return CAUSE_HOLD;
-        }
+        if (root->hold != NULL)
+            return g_strdup_printf("%s: %s", root->root, root->hold);
     }
-    if (cleaner->fleet->unreadable > 0) {
-        *words = g_strdup("a Snapshot does not parse, and nobody can say where its data lies: mend "
-                          "or remove it");
-        return CAUSE_HOLD;
-    }
-    if (cleaner->etcd_hold != NULL) {
-        *words = g_strdup(cleaner->etcd_hold);
-        return CAUSE_HOLD;
-    }
-    if (cleaner->context->regressed) {
-        *words = g_strdup("etcd went back in time");
-        return CAUSE_REGRESSED;
-    }
-    for (guint i = 0; i < cleaner->roots->len; i++)
-        if (g_array_index(cleaner->roots, LhCleanerRoot, i).newer) {
-            *words = g_strdup_printf("%s: " LH_CLEANER_NEWER ": etcd went back in time",
-                                     g_array_index(cleaner->roots, LhCleanerRoot, i).root);
-            return CAUSE_NEWER;
-        }
-    if (cleaner->exceeding != NULL)
-        *words = g_strdup_printf("more of service %s than brakePercent allows", cleaner->exceeding);
-    else if (lh_brake_exceeds(cleaner->due->len, all, percent))
-        *words = g_strdup("more of all snapshots than brakePercent allows");
-    else if (lh_brake_exceeds(cleaner->orphaned, cleaner->listed, percent))
-        *words = g_strdup_printf("%" G_GINT64_FORMAT " of %" G_GINT64_FORMAT
-                                 " listed objects are nobody's: more than brakePercent allows",
-                                 cleaner->orphaned, cleaner->listed);
-    return *words != NULL ? CAUSE_MUCH : CAUSE_NONE;
+    if (cleaner->fleet->unreadable > 0)
+        return g_strdup("a Snapshot does not parse, and nobody can say where its data lies: mend "
+                        "or remove it");
+    return g_strdup(cleaner->etcd_hold);
 }
 
-static char *message_of(const Round *round, Cause cause, const char *words, const char *hash)
+/* Why it is too much at once, with what was decided lately; NULL: it is not; g_free. */
+static char *much_of(const LhCleaner *cleaner)
 {
-    const LhCleaner *cleaner = &round->cleaner;
-    g_autofree char *what = g_strdup_printf(
-        "the data of %u of %" G_GSIZE_FORMAT " snapshots and %u orphans would go now: %s",
-        cleaner->due->len, cleaner->fleet->by_uri.n, cleaner->orphans->len, words);
+    gint64 percent = cleaner->settings->brake_percent, due = cleaner->much.going;
+    gint64 all = (gint64)cleaner->fleet->by_uri.n;
 
-    /* No Confirmation mends these. */
-    if (cause == CAUSE_HOLD)
-        return g_strdup_printf("%s; nothing is deleted until that is mended", words);
-    return g_strdup_printf("%s; leasehold confirm " LH_CLEANER " --plan %s", what, hash);
+    if (cleaner->brake != NULL && cleaner->brake->cause == LH_BRAKE_MUCH &&
+        cleaner->brake->confirmed_at < 0)
+        all = MIN(all, cleaner->brake->of);
+    if (LH_BUG(MASSES_UNBRAKED))
+        return NULL;
+    if (cleaner->much.exceeding != NULL)
+        return g_strdup_printf("more of service %s than brakePercent allows",
+                               cleaner->much.exceeding);
+    if (due > 0 && lh_brake_exceeds(due + cleaner->lately.n, all + cleaner->lately.gone, percent))
+        return g_strdup("more of all snapshots than brakePercent allows");
+    if (lh_brake_exceeds(cleaner->orphaned, cleaner->listed, percent))
+        return g_strdup_printf("%" G_GINT64_FORMAT " of %" G_GINT64_FORMAT
+                               " listed objects are nobody's: more than brakePercent allows",
+                               cleaner->orphaned, cleaner->listed);
+    return NULL;
 }
 
-static void brake(Round *round, Cause cause, const char *words)
+static int cause_of(const LhCleaner *cleaner, char **words)
 {
-    const LhCleaner *cleaner = &round->cleaner;
-    g_autofree char *hash = hash_of(cleaner->due, cleaner->orphans);
-    g_autofree char *message = message_of(round, cause, words, hash);
+    *words = NULL;
+    if (!cleaner->work)
+        return NO_CAUSE;
+    *words = hold_of(cleaner);
+    if (*words != NULL)
+        return LH_BRAKE_HOLD;
+    *words = much_of(cleaner);
+    return *words != NULL ? LH_BRAKE_MUCH : NO_CAUSE;
+}
 
+static void put_brake(Round *round, const LhBrake *made)
+{
     lh_plan_begin(round->plan);
-    lh_brake_put(&round->braking, hash, cleaner->due->len + cleaner->orphans->len,
-                 (gint64)cleaner->fleet->by_uri.n, message);
+    lh_brake_put(&round->braking, *made);
     lh_plan_end(round->plan);
+}
+
+/* No Confirmation mends these. */
+static char *hold_text(const char *words)
+{
+    return g_strdup_printf("%s; nothing is deleted until that is mended", words);
+}
+
+static void brake(Round *round, int cause, const char *words)
+{
+    const LhCleaner *cleaner = &round->cleaner;
+    g_autofree char *basis = basis_of(cleaner), *message = NULL;
+    LhBrake made = {.cause = cause, .of = (gint64)cleaner->fleet->by_uri.n, .basis = basis};
+    Members members;
+
+    members_init(&members, cleaner, cleaner->context->now_ms, cleaner->context->revision, FALSE);
+    message = cause == LH_BRAKE_HOLD
+                  ? hold_text(words)
+                  : g_strdup_printf("the data of %u of %" G_GSIZE_FORMAT
+                                    " snapshots and %u orphans would go now (%" G_GINT64_FORMAT
+                                    " more in the last 10 min): %s; leasehold confirm " LH_CLEANER
+                                    " --plan %s",
+                                    members.due->len, cleaner->fleet->by_uri.n,
+                                    members.orphans->len, cleaner->lately.n, words, members.hash);
+    made.plan_hash = members.hash;
+    made.eligible = members.due->len + members.orphans->len;
+    made.message = message;
+    put_brake(round, &made);
+    members_clear(&members);
 }
 
 static void release(Round *round, const char *rule, const char *reason)
@@ -318,44 +403,6 @@ static void release(Round *round, const char *rule, const char *reason)
     lh_plan_begin(round->plan);
     lh_brake_remove(&round->braking, rule, reason);
     lh_plan_end(round->plan);
-}
-
-static GPtrArray *frozen_orphans(const LhCleaner *cleaner)
-{
-    GPtrArray *frozen = g_ptr_array_new();
-
-    for (guint i = 0; i < cleaner->orphans->len; i++)
-        if (((LhOrphan *)cleaner->orphans->pdata[i])->o.mod_rev <= cleaner->brake->revision)
-            g_ptr_array_add(frozen, cleaner->orphans->pdata[i]);
-    return frozen;
-}
-
-/* How many of @due no replica keeps; a restored one may do so for days, and the Brake does not wait for it. */
-static guint without_replicas(const Round *round, const GPtrArray *due)
-{
-    guint n = 0;
-
-    for (guint i = 0; i < due->len; i++)
-        n += !lh_fleet_replicas_below(round->cleaner.fleet, g_ptr_array_index(due, i));
-    return n;
-}
-
-/* Confirmed: that set and no other; what stands in the way of each one still does. */
-static void carry_out(Round *round, const GPtrArray *due, const GPtrArray *orphans, Cause cause,
-                      const char *words)
-{
-    const LhCleaner *cleaner = &round->cleaner;
-
-    if (due->len + orphans->len > (guint)cleaner->brake->eligible) {
-        brake(round, cause == CAUSE_NONE ? CAUSE_MUCH : cause,
-              words != NULL ? words : "more than was confirmed");
-    } else if (without_replicas(round, due) + orphans->len == 0 && cause != CAUSE_NEWER &&
-               cause != CAUSE_HOLD) {
-        release(round, "carried-out", "the confirmed plan is carried out");
-    } else if (cause != CAUSE_HOLD) {
-        delete_all(round, due);
-        decide_orphans(round, orphans);
-    }
 }
 
 static void note_all(Round *round, const GPtrArray *due, const GPtrArray *orphans, const char *rule)
@@ -368,36 +415,198 @@ static void note_all(Round *round, const GPtrArray *due, const GPtrArray *orphan
                      "%s would be deleted", ((LhOrphan *)orphans->pdata[i])->uri);
 }
 
-static void plan_braked(Round *round, Cause cause, const char *words)
+static void note_braked(Round *round, const GPtrArray *due, const GPtrArray *orphans)
+{
+    const LhBrake *brake = round->cleaner.brake;
+
+    lh_plan_note(round->plan, LH_KIND_BRAKE, LH_CLEANER, "braked", "%s",
+                 brake->message == NULL ? "" : brake->message);
+    note_all(round, due, orphans, "braked");
+}
+
+/* ---- a restored etcd ---- */
+
+#define WENT_BACK "etcd went back in time"
+
+/* Not only that a root's marker is missing. */
+static gboolean went_back(const LhCleaner *cleaner)
+{
+    gboolean later = cleaner->context->regressed, missing = FALSE;
+
+    for (guint i = 0; i < cleaner->roots->len; i++) {
+        later |= g_array_index(cleaner->roots, LhCleanerRoot, i).newer > 0;
+        missing |= g_array_index(cleaner->roots, LhCleanerRoot, i).newer == 0;
+    }
+    return later || !missing ||
+           (cleaner->brake != NULL && cleaner->brake->cause == LH_BRAKE_RESTORED &&
+            cleaner->brake->message != NULL &&
+            g_str_has_prefix(cleaner->brake->message, WENT_BACK));
+}
+
+static void brake_restored(Round *round)
 {
     const LhCleaner *cleaner = &round->cleaner;
-    g_autoptr(GPtrArray) due = lh_cleaner_due(cleaner, cleaner->brake->since,
-                                              cleaner->brake->revision, NULL, NULL);
-    g_autoptr(GPtrArray) orphans = frozen_orphans(cleaner);
-    g_autofree char *hash = hash_of(due, orphans);
-    g_autofree char *message = words == NULL ? NULL : message_of(round, cause, words, hash);
+    g_auto(GStrv) markers = lh_cleaner_markers(cleaner);
+    g_autofree char *hash = lh_brake_restored_hash(&round->braking, (const char *const *)markers);
+    g_autoptr(GString) message = g_string_new(went_back(cleaner) ? WENT_BACK : "first contact");
+    LhBrake made = {
+        .cause = LH_BRAKE_RESTORED,
+        .plan_hash = hash,
+        .eligible = cleaner->due->len + cleaner->orphans->len,
+        .of = (gint64)cleaner->fleet->by_uri.n,
+        .markers = (const char *const *)markers,
+    };
 
-    if (cleaner->old || (cleaner->confirmed && cause == CAUSE_NEWER && !cleaner->takes_over)) {
-        /* It is about something else than what is in the way now. */
-        if (cause == CAUSE_NONE)
-            release(round, "released", "it came back with a backup, and nothing would go now");
+    for (guint i = 0; i < cleaner->roots->len; i++) {
+        const LhCleanerRoot *root = &g_array_index(cleaner->roots, LhCleanerRoot, i);
+        if (root->newer == 0)
+            g_string_append_printf(message,
+                                   "; %s: it has no marker " LH_CLEANER_MARKER
+                                   ", and is not empty or not known to be: is it the right one",
+                                   root->root);
+        else if (root->newer > 0)
+            g_string_append_printf(message,
+                                   "; %s: its marker was written at revision %" G_GINT64_FORMAT
+                                   ", later than etcd's",
+                                   root->root, root->newer);
+    }
+    g_string_append_printf(message,
+                           "; nothing is deleted: %u snapshots and %u orphans are due, and %d "
+                           "deletions are decided; leasehold confirm " LH_CLEANER " --plan %s",
+                           cleaner->due->len, cleaner->orphans->len,
+                           g_tree_nnodes(cleaner->fleet->undeleted), hash);
+    made.message = message->str;
+    put_brake(round, &made);
+}
+
+/* A marker that the Brake does not name: its Confirmation is not about it. */
+static gboolean unnamed(const LhCleaner *cleaner)
+{
+    for (guint i = 0; i < cleaner->roots->len; i++) {
+        const LhCleanerRoot *root = &g_array_index(cleaner->roots, LhCleanerRoot, i);
+        if (root->newer >= 0 && root->newer != root->braked)
+            return TRUE;
+    }
+    return FALSE;
+}
+
+static gboolean claims(const LhCleaner *cleaner)
+{
+    gboolean any = FALSE;
+
+    for (guint i = 0; i < cleaner->roots->len; i++)
+        any |= g_array_index(cleaner->roots, LhCleanerRoot, i).claim;
+    return any;
+}
+
+/* Nothing goes before a Confirmation that was given for it; that itself lets nothing go but the Brake, and
+ * markers be written over. FALSE: etcd was not restored. */
+static gboolean plan_restored(Round *round)
+{
+    const LhCleaner *cleaner = &round->cleaner;
+    gboolean braked = cleaner->brake != NULL && !cleaner->old &&
+                      cleaner->brake->cause == LH_BRAKE_RESTORED;
+
+    if (!cleaner->restored && !cleaner->answered)
+        return FALSE;
+    if (!braked || unnamed(cleaner) || (cleaner->brake->confirmed_at >= 0 && !cleaner->answered))
+        brake_restored(round);
+    else if (!cleaner->answered && lh_brake_is_confirmed(&round->braking))
+        lh_brake_confirm(&round->braking);
+    else if (!cleaner->answered || (claims(cleaner) && !cleaner->settings->dry_run))
+        note_braked(round, cleaner->due, cleaner->orphans);
+    else
+        release(round, "confirmed", "it is confirmed");
+    return TRUE;
+}
+
+/* ---- too much, or held ---- */
+
+/* Those of @members that may be decided now. */
+static GPtrArray *ripe_of(const LhCleaner *cleaner, const Members *members)
+{
+    GPtrArray *ripe = g_ptr_array_new();
+
+    for (guint i = 0; i < members->orphans->len; i++)
+        if (g_ptr_array_find(cleaner->orphans, members->orphans->pdata[i], NULL))
+            g_ptr_array_add(ripe, members->orphans->pdata[i]);
+    return ripe;
+}
+
+/* So long as its rate needs, and half an hour. */
+static gint64 extra_ms(const LhCleaner *cleaner)
+{
+    return cleaner->brake->eligible * 1000 / MAX(1, cleaner->settings->deletes_per_second);
+}
+
+/* How many of @due no replica keeps; a restored one may do so for days, and the Brake does not wait for it. */
+static guint without_replicas(const Round *round, const GPtrArray *due)
+{
+    guint n = 0;
+
+    for (guint i = 0; i < due->len; i++)
+        n += !lh_fleet_replicas_below(round->cleaner.fleet, g_ptr_array_index(due, i));
+    return n;
+}
+
+/* That set and no other; what stands in the way of each one still does. */
+static void carry_out(Round *round, const Members *members, int cause, const char *words)
+{
+    const LhCleaner *cleaner = &round->cleaner;
+    g_autofree char *basis = basis_of(cleaner);
+    g_autoptr(GPtrArray) ripe = ripe_of(cleaner, members);
+
+    if (!lh_brake_stands(&round->braking, LH_BRAKE_MUCH, extra_ms(cleaner)) ||
+        g_strcmp0(basis, cleaner->brake->basis) != 0 ||
+        g_strcmp0(members->hash, cleaner->brake->plan_hash) != 0) {
+        if (cause == NO_CAUSE)
+            release(round, "void", "it is not what was confirmed any more, and within the limit");
         else
             brake(round, cause, words);
-    } else if (cleaner->confirmed) {
-        carry_out(round, due, orphans, cause, words);
-    } else if (cause == CAUSE_NONE) {
-        release(round, "released", "nothing stands in the way any more");
-    } else if (g_strcmp0(hash, cleaner->brake->plan_hash) != 0 ||
-               (cause == CAUSE_HOLD && g_strcmp0(message, cleaner->brake->message) != 0) ||
-               (cause != CAUSE_HOLD && strstr(cleaner->brake->message, words) == NULL)) {
-        brake(round, cause, words);
-    } else if (cause != CAUSE_HOLD && lh_brake_is_confirmed(&round->braking)) {
-        lh_brake_confirm(&round->braking);
-    } else {
-        lh_plan_note(round->plan, LH_KIND_BRAKE, LH_CLEANER, "braked", "%s",
-                     cleaner->brake->message == NULL ? "" : cleaner->brake->message);
-        note_all(round, due, orphans, "braked");
+    } else if (cause != LH_BRAKE_HOLD &&
+               without_replicas(round, members->due) + members->orphans->len == 0) {
+        release(round, "carried-out", "the confirmed plan is carried out");
+    } else if (cause != LH_BRAKE_HOLD) {
+        delete_all(round, members->due);
+        decide_orphans(round, ripe);
     }
+    lh_plan_wake(round->plan, cleaner->context->now_ms + LOOK_AGAIN_MS); /* it is void one day */
+}
+
+static void wait_for_people(Round *round, const Members *members, int cause, const char *words)
+{
+    const LhBrake *present = round->cleaner.brake;
+    g_autofree char *basis = basis_of(&round->cleaner);
+    g_autofree char *held = cause == LH_BRAKE_HOLD ? hold_text(words) : NULL;
+    gboolean same = cause == LH_BRAKE_HOLD ? g_strcmp0(held, present->message) == 0
+                                           : g_strcmp0(members->hash, present->plan_hash) == 0 &&
+                                                 g_strcmp0(basis, present->basis) == 0;
+
+    if (present->cause == LH_BRAKE_HOLD && cause == NO_CAUSE)
+        release(round, "released", "nothing stands in the way any more");
+    else if (cause != NO_CAUSE && (present->cause != cause || !same))
+        brake(round, cause, words);
+    else if (cause == NO_CAUSE && (!same || members->orphans->len == 0))
+        /* Of the objects that are listed nobody knows which came since: there it must have changed. */
+        release(round, "released", "what would go now is within the limit again");
+    else if (present->cause == LH_BRAKE_MUCH && lh_brake_is_confirmed(&round->braking))
+        lh_brake_confirm(&round->braking);
+    else
+        note_braked(round, members->due, members->orphans);
+}
+
+static void plan_braked(Round *round, int cause, const char *words)
+{
+    const LhBrake *present = round->cleaner.brake;
+    gboolean confirmed = present->cause == LH_BRAKE_MUCH && present->confirmed_at >= 0;
+    Members members;
+
+    members_init(&members, &round->cleaner, present->since, present->revision, confirmed);
+    if (confirmed)
+        carry_out(round, &members, cause, words);
+    else
+        wait_for_people(round, &members, cause, words);
+    members_clear(&members);
 }
 
 /* ---- the plan ---- */
@@ -417,7 +626,7 @@ static void plan_all(Round *round)
 {
     const LhCleaner *cleaner = &round->cleaner;
     g_autofree char *words = NULL;
-    Cause cause;
+    int cause;
 
     plan_deleted(round);
     plan_conditions(round);
@@ -427,14 +636,16 @@ static void plan_all(Round *round)
         return; /* a manager without roots deletes nothing */
     lh_cleaner_plan_orphans(cleaner, round->plan);
     plan_status(round);
+    if (plan_restored(round))
+        return;
     if (cleaner->settings->dry_run) {
         note_all(round, cleaner->due, cleaner->orphans, "dry-run");
         return;
     }
-    cause = cause_of(round, &words);
+    cause = cause_of(cleaner, &words);
     if (cleaner->brake != NULL) {
         plan_braked(round, cause, words);
-    } else if (cause != CAUSE_NONE) {
+    } else if (cause != NO_CAUSE) {
         brake(round, cause, words);
     } else {
         delete_all(round, cleaner->due);

@@ -141,6 +141,10 @@ static gboolean make_outside(Manager *manager, GError **error)
     g_auto(GStrv) roots = lh_store_roots(store.roots, error);
     if (roots == NULL)
         return FALSE;
+    if (!lh_store_roots_deletable((const char *const *)roots, error)) {
+        g_prefix_error(error, "%s: ", lh_config_source(manager->config, "objectStore.roots"));
+        return FALSE;
+    }
     manager->store = lh_objectstore_new(manager->env, &store, error);
     if (manager->store == NULL)
         return FALSE;

@@ -31,7 +31,7 @@
     X(NO_FAILURE_GRACE, "no-failure-grace", 3, "a lost node's items do not wait for its return")   \
     X(RETRY_AT_ONCE, "retry-at-once", 3, "a failed load does not wait before the next attempt")    \
     X(EVICTING_IS_FREE, "evicting-is-free", 3, "what is being evicted counts as free room")        \
-    X(UNKNOWN_IS_ABSENT, "unknown-is-absent", 3, "a snapshot that does not parse counts as gone")  \
+    X(UNKNOWN_IS_ABSENT, "unknown-is-absent", 12, "a snapshot that does not parse counts as gone") \
     X(BRAKE_AFTER_LIMIT, "brake-after-limit", 3, "the brake counts after a rate limit")            \
     X(BRAKE_FORGETS, "brake-forgets", 3, "a new leader forgets what was evicted lately")           \
     X(LAST_GOOD_FORGOTTEN, "last-good-forgotten", 12,                                              \
@@ -50,6 +50,9 @@
     X(LOST_NODE_NOT_FAILED, "lost-node-not-failed", 3,                                             \
       "a lost node's task is given away before the node has failed")                               \
     X(DELETED_UNDECIDED, "deleted-undecided", 12, "data is deleted before that is decided")        \
+    X(RESTORATION_FORGOTTEN, "restoration-forgotten", 24,                                          \
+      "who did not see that etcd was restored deletes on")                                         \
+    X(MASSES_UNBRAKED, "masses-unbraked", 24, "the brake of deletions counts nothing")             \
     X(LISTING_ERROR_EMPTY, "listing-error-empty", 12,                                              \
       "a bucket's listing that failed is taken for an empty one")
 

@@ -382,6 +382,11 @@ void lh_mirror_doubt(LhMirror *mirror)
     mirror->in_doubt = TRUE;
     lh_log(LH_LOG_WARNING, "etcd answered from before the mirror's revision", "revision",
            lh_fmt("%" G_GINT64_FORMAT, mirror->revision), "next", "list again", NULL);
+    for (guint i = 0; i < mirror->listeners->len; i++) {
+        Listener *listener = &g_array_index(mirror->listeners, Listener, i);
+        if (listener->funcs->doubt != NULL)
+            listener->funcs->doubt(listener->data);
+    }
     /* Without a watcher it lists already. */
     if (mirror->watcher != NULL)
         watch_again(mirror);

@@ -31,6 +31,8 @@ typedef struct {
     /* The revision went back, the cluster id changed, or a list says something else of a revision that the
      * mirror had: etcd was restored. Called before the changes of the new list. May be NULL. */
     void (*regressed)(gint64 from_revision, gint64 to_revision, gpointer data);
+    /* Inside lh_mirror_doubt(). May be NULL. */
+    void (*doubt)(gpointer data);
 } LhMirrorFuncs;
 
 /* @prefix ends with '/'; copied. Nothing happens before lh_mirror_start. */

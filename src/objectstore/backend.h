@@ -37,7 +37,8 @@ typedef struct {
     const char *uri, *root;     /* @root: the one that @uri lies below; NULL: there are none */
     const char *name, *to_path; /* of a fetch; name: of READ and WRITE too */
     LhStoreWork work;           /* of work on a root; then @root may be @uri itself */
-    const char *text;           /* to write */
+    const char *text, *over;    /* to write */
+    LhStoreKnown known;         /* of ERASE_FLAT */
     guint32 seed;               /* for a generator of the worker's own */
 } LhStoreJob;
 
@@ -56,8 +57,14 @@ gboolean lh_task_add_entry(LhStoreTask *task, const char *name, gint64 size, GEr
 /* Of a walk: FALSE when it was cancelled (@error is set). Waits while the loop has a page. */
 gboolean lh_task_add_object(LhStoreTask *task, const char *name, gint64 size, gint64 modified_ms,
                             GError **error);
+/* Of ERASE_FLAT: adds an object to what has been @found; FALSE, with LH_ERR_CONFLICT, when that is not what
+ * was known. */
+gboolean lh_task_expects(const LhStoreTask *task, LhStoreKnown *found, const char *name,
+                         gint64 size, gint64 modified_ms, GError **error);
 /* What work comes to. @text: taken. */
 void lh_task_answer(LhStoreTask *task, gint64 objects, gint64 clock_ms, char *text);
+/* After it. @version: taken. */
+void lh_task_answer_version(LhStoreTask *task, char *version);
 
 /* ---- backends ---- */
 

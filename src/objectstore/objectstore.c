@@ -39,7 +39,7 @@ struct LhStoreTask {
     gboolean is_fetch, is_work;
     LhStoreBackend *backend;
     LhStoreJob job;
-    char *uri, *name, *to_path, *to_write;
+    char *uri, *name, *to_path, *to_write, *over;
     GError *refused;
     /* Between the threads. */
     gint cancelled;
@@ -59,7 +59,7 @@ struct LhStoreTask {
     GError *error;
     GArray *page; /* of LhStoreObject, names owned; the loop's while page_out */
     gint64 sum_objects, sum_bytes;
-    LhStoreAnswer answer; /* text owned */
+    LhStoreAnswer answer; /* text and version owned */
     /* Between the threads. */
     GMutex mutex;
     GCond taken;
@@ -85,7 +85,9 @@ static void task_unref(gpointer data)
     g_free(task->name);
     g_free(task->to_path);
     g_free(task->to_write);
+    g_free(task->over);
     g_free((char *)task->answer.text);
+    g_free((char *)task->answer.version);
     g_clear_pointer(&task->page, g_array_unref);
     g_mutex_clear(&task->mutex);
     g_cond_clear(&task->taken);
@@ -192,11 +194,35 @@ gboolean lh_task_add_object(LhStoreTask *task, const char *name, gint64 size, gi
     return task->page->len < LH_STORE_PAGE || send_page(task, error);
 }
 
+gboolean lh_task_expects(const LhStoreTask *task, LhStoreKnown *found, const char *name,
+                         gint64 size, gint64 modified_ms, GError **error)
+{
+    const LhStoreKnown *known = &task->job.known;
+    const char *why = NULL;
+    found->objects++;
+    found->bytes += size;
+    if (modified_ms < 0 || modified_ms > known->until_ms)
+        why = "it is younger than what was seen there";
+    else if (found->objects > known->objects || found->bytes > known->bytes)
+        why = "there is more than what was seen there";
+    if (why == NULL)
+        return TRUE;
+    g_set_error(error, LH_ERROR, LH_ERR_CONFLICT, "%s%s: %s; it is left", task->uri, name, why);
+    return FALSE;
+}
+
 void lh_task_answer(LhStoreTask *task, gint64 objects, gint64 clock_ms, char *text)
 {
     g_free((char *)task->answer.text);
+    g_free((char *)task->answer.version);
     task->answer = (LhStoreAnswer){
         .objects = objects, .bytes = -1, .clock_ms = clock_ms, .text = text};
+}
+
+void lh_task_answer_version(LhStoreTask *task, char *version)
+{
+    g_free((char *)task->answer.version);
+    task->answer.version = version;
 }
 
 static void do_work(LhStoreTask *task)
@@ -309,6 +335,8 @@ static LhStoreOp task_start(LhStoreTask *task)
         .root = lh_store_root_of(task->uri, (const char *const *)store->roots),
         .work = task->job.work,
         .text = task->to_write,
+        .over = task->over,
+        .known = task->job.known,
         .name = task->name,
         .to_path = task->to_path,
         .seed = (guint32)lh_random(store->env),
@@ -348,8 +376,10 @@ static LhStoreOp store_work(LhObjectStore *base, const LhStoreRequest *request,
     LhStoreTask *task = task_new((Store *)base, request->uri, request, data);
     task->is_work = TRUE;
     task->job.work = request->work;
+    task->job.known = request->known;
     task->name = g_strdup(request->name);
     task->to_write = g_strdup(request->text);
+    task->over = g_strdup(request->over);
     task->page_func = page;
     task->done_func = done;
     return task_start(task);
@@ -412,11 +442,16 @@ LhStoreOp lh_store_walk(LhObjectStore *store, const char *root, LhStorePageFunc 
     return store->v->work(store, &request, page, done, data);
 }
 
-LhStoreOp lh_store_erase(LhObjectStore *store, const char *uri, gboolean deep, LhStoreDoneFunc done,
-                         gpointer data)
+LhStoreOp lh_store_erase(LhObjectStore *store, const char *uri, LhStoreDoneFunc done, gpointer data)
 {
-    const LhStoreRequest request = {.work = deep ? LH_STORE_ERASE : LH_STORE_ERASE_FLAT,
-                                    .uri = uri};
+    const LhStoreRequest request = {.work = LH_STORE_ERASE, .uri = uri};
+    return store->v->work(store, &request, NULL, done, data);
+}
+
+LhStoreOp lh_store_erase_flat(LhObjectStore *store, const char *uri, const LhStoreKnown *known,
+                              LhStoreDoneFunc done, gpointer data)
+{
+    const LhStoreRequest request = {.work = LH_STORE_ERASE_FLAT, .uri = uri, .known = *known};
     return store->v->work(store, &request, NULL, done, data);
 }
 
@@ -428,10 +463,10 @@ LhStoreOp lh_store_read(LhObjectStore *store, const char *root, const char *name
 }
 
 LhStoreOp lh_store_write(LhObjectStore *store, const char *root, const char *name, const char *text,
-                         LhStoreDoneFunc done, gpointer data)
+                         const char *over, LhStoreDoneFunc done, gpointer data)
 {
     const LhStoreRequest request = {
-        .work = LH_STORE_WRITE, .uri = root, .name = name, .text = text};
+        .work = LH_STORE_WRITE, .uri = root, .name = name, .text = text, .over = over};
     return store->v->work(store, &request, NULL, done, data);
 }
 

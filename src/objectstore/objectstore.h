@@ -46,12 +46,19 @@ typedef void (*LhStorePageFunc)(const LhStoreObject *objects, gsize n, gpointer 
 /* What work on a root comes to; -1 and NULL: nothing of the kind. */
 typedef struct {
     gint64 objects, bytes;
-    gint64 clock_ms;  /* epoch, by the store's own clock */
-    const char *text; /* NUL-terminated */
+    gint64 clock_ms;     /* epoch, by the store's own clock */
+    const char *text;    /* NUL-terminated */
+    const char *version; /* READ: of what was read; another one for another text. NULL: not said */
 } LhStoreAnswer;
 
 /* @answer is NULL when @error is not. */
 typedef void (*LhStoreDoneFunc)(const LhStoreAnswer *answer, const GError *error, gpointer data);
+
+/* What was seen to lie in a directory directly. */
+typedef struct {
+    gint64 objects, bytes;
+    gint64 until_ms; /* epoch, by the store's clock: none of them is younger */
+} LhStoreKnown;
 
 /* Which work. */
 typedef enum {
@@ -68,6 +75,9 @@ typedef struct {
     const char *uri;  /* ERASE…: what goes; else a root of the store */
     const char *name; /* READ, WRITE: of an object that lies in the root directly */
     const char *text; /* WRITE */
+    /* WRITE: only over this version; "": only if there is none; NULL: over whatever is there. */
+    const char *over;
+    LhStoreKnown known; /* ERASE_FLAT */
 } LhStoreRequest;
 
 typedef struct {
@@ -106,17 +116,23 @@ LhStoreOp lh_store_fetch(LhObjectStore *store, const char *uri, const char *name
  * may be relied on. An empty root is no error; a root that is not there is LH_ERR_NOT_FOUND. */
 LhStoreOp lh_store_walk(LhObjectStore *store, const char *root, LhStorePageFunc page,
                         LhStoreDoneFunc done, gpointer data);
-/* Deletes all that lies below @uri, which lies strictly below a root and holds none: with @deep everything,
- * directories too, else only the objects directly in it. What is not there is deleted already. Links are
- * deleted, not followed. An error may leave any part of it. Answers objects: how many were deleted. */
-LhStoreOp lh_store_erase(LhObjectStore *store, const char *uri, gboolean deep, LhStoreDoneFunc done,
+/* Deletes all that lies below @uri, which lies strictly below a root and holds none; directories too. What
+ * is not there is deleted already. Links are deleted, not followed. An error may leave any part of it. Answers
+ * objects: how many were deleted. */
+LhStoreOp lh_store_erase(LhObjectStore *store, const char *uri, LhStoreDoneFunc done,
                          gpointer data);
+/* The same, of the objects directly in @uri only, and only of what was @known: it lists first, and where there
+ * is more than that, or anything younger (or of an age that the store does not say), nothing is deleted and the
+ * error is LH_ERR_CONFLICT. Less is what an earlier one has left. What comes while it deletes is left too. */
+LhStoreOp lh_store_erase_flat(LhObjectStore *store, const char *uri, const LhStoreKnown *known,
+                              LhStoreDoneFunc done, gpointer data);
 /* The small object @name in @root: at most 64 KiB. LH_ERR_NOT_FOUND: there is none. */
 LhStoreOp lh_store_read(LhObjectStore *store, const char *root, const char *name,
                         LhStoreDoneFunc done, gpointer data);
-/* Puts it there, whole or not at all. */
+/* Puts it there, whole or not at all; with @over (see LhStoreRequest) LH_ERR_CONFLICT when that is not what is
+ * there. An s3:// server that knows no conditions writes over it. */
 LhStoreOp lh_store_write(LhObjectStore *store, const char *root, const char *name, const char *text,
-                         LhStoreDoneFunc done, gpointer data);
+                         const char *over, LhStoreDoneFunc done, gpointer data);
 /* What time it is there: s3:// the Date of an answer, in whole seconds; file:// what a new file gets. */
 LhStoreOp lh_store_clock(LhObjectStore *store, const char *root, LhStoreDoneFunc done,
                          gpointer data);
@@ -153,5 +169,8 @@ gboolean lh_objectstore_options_read(const LhConfig *config, LhObjectStoreOption
 LhObjectStore *lh_objectstore_new(LhEnv *env, const LhObjectStoreOptions *options, GError **error);
 /* @roots, each with a '/' at its end; NULL: LH_ERR_INVALID. g_strfreev. */
 char **lh_store_roots(const char *const *roots, GError **error);
+/* Whether data may be deleted below @roots (of lh_store_roots): none is the whole file system, or equals or
+ * holds another; else LH_ERR_INVALID. */
+gboolean lh_store_roots_deletable(const char *const *roots, GError **error);
 /* True when @uri lies strictly below one of @roots. */
 gboolean lh_store_uri_below(const char *uri, const char *const *roots);

@@ -2,7 +2,8 @@
  * Work on roots of the file:// backend: walking, erasing, small objects, the clock.
  *
  * Everything goes through descriptors of directories, opened one in the other without following links.
- * What vanishes meanwhile is no error: somebody else was faster. A root itself is never removed.
+ * What vanishes meanwhile is no error: somebody else was faster. A root itself is never removed, and what is
+ * mounted below it is neither listed nor erased: that is an error, as it is a place of its own.
  */
 #include "base/errors.h"
 #include "objectstore/backend.h"
@@ -14,7 +15,9 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #define DIRECTORY (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
@@ -41,6 +44,36 @@ static int open_root(const LhStoreTask *task, const char *root, GError **error)
     if (fd < 0)
         fail(task, errno, "", "opening the root", error);
     return fd;
+}
+
+/* Which mount a directory is of; a bind mount differs in the mount alone. */
+typedef struct {
+    guint64 device, mount;
+} Place;
+
+static gboolean place_of(const LhStoreTask *task, int fd, const char *name, Place *place,
+                         GError **error)
+{
+    struct statx st;
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_MNT_ID, &st) != 0)
+        return fail(task, errno, name, "looking at it", error);
+    place->device = makedev(st.stx_dev_major, st.stx_dev_minor);
+    place->mount = (st.stx_mask & STATX_MNT_ID) != 0 ? st.stx_mnt_id : 0;
+    return TRUE;
+}
+
+static gboolean same_place(const LhStoreTask *task, int fd, const char *name, const Place *root,
+                           GError **error)
+{
+    Place place;
+    if (!place_of(task, fd, name, &place, error))
+        return FALSE;
+    if (place.device == root->device && place.mount == root->mount)
+        return TRUE;
+    g_set_error(error, LH_ERROR, LH_ERR_FORBIDDEN,
+                "%s%s: something else is mounted there; give it a root of its own",
+                lh_task_job(task)->uri, name);
+    return FALSE;
 }
 
 static gboolean is_dot(const char *leaf)
@@ -95,17 +128,21 @@ static gboolean too_deep(const LhStoreTask *task, const char *prefix, guint dept
 
 /* ---- walk ---- */
 
+static gint64 modified_ms(const struct stat *st)
+{
+    return (gint64)st->st_mtim.tv_sec * 1000 + st->st_mtim.tv_nsec / 1000000;
+}
+
 static gboolean tell(LhStoreTask *task, int at G_GNUC_UNUSED, const char *leaf, const char *prefix,
                      const struct stat *st, gpointer data G_GNUC_UNUSED, GError **error)
 {
     g_autofree char *name = g_strconcat(prefix, leaf, NULL);
-    return lh_task_add_object(task, name, st->st_size,
-                              (gint64)st->st_mtim.tv_sec * 1000 + st->st_mtim.tv_nsec / 1000000,
-                              error);
+    return lh_task_add_object(task, name, st->st_size, modified_ms(st), error);
 }
 
 /* @at stays the caller's. Its own objects first, then what lies deeper. */
-static gboolean walk(LhStoreTask *task, int at, const char *prefix, guint depth, GError **error)
+static gboolean walk(LhStoreTask *task, int at, const char *prefix, const Place *root, guint depth,
+                     GError **error)
 {
     g_autoptr(GPtrArray) dirs = g_ptr_array_new_with_free_func(g_free);
     int again = openat(at, ".", DIRECTORY);
@@ -125,7 +162,8 @@ static gboolean walk(LhStoreTask *task, int at, const char *prefix, guint depth,
             continue;
         if (fd < 0)
             return fail(task, errno, below, "opening", error);
-        gboolean ok = walk(task, fd, below, depth + 1, error);
+        gboolean ok = same_place(task, fd, below, root, error) &&
+                      walk(task, fd, below, root, depth + 1, error);
         close(fd);
         if (!ok)
             return FALSE;
@@ -136,21 +174,40 @@ static gboolean walk(LhStoreTask *task, int at, const char *prefix, guint depth,
 static gboolean walk_root(LhStoreTask *task, GError **error)
 {
     int fd = open_root(task, lh_task_job(task)->uri, error);
+    Place root;
     if (fd < 0)
         return FALSE;
-    gboolean ok = walk(task, fd, "", 0, error);
+    gboolean ok = place_of(task, fd, "", &root, error) && walk(task, fd, "", &root, 0, error);
     close(fd);
     return ok;
 }
 
 /* ---- erase ---- */
 
+typedef struct {
+    Place root;
+    gint64 count;
+    LhStoreKnown found; /* flat: of this pass */
+} Erased;
+
+static gboolean expect_file(LhStoreTask *task, int at G_GNUC_UNUSED, const char *leaf,
+                            const char *prefix G_GNUC_UNUSED, const struct stat *st, gpointer data,
+                            GError **error)
+{
+    return lh_task_expects(task, &((Erased *)data)->found, leaf, st->st_size, modified_ms(st),
+                           error);
+}
+
 static gboolean remove_file(LhStoreTask *task, int at, const char *leaf, const char *prefix,
-                            const struct stat *st G_GNUC_UNUSED, gpointer data, GError **error)
+                            const struct stat *st, gpointer data, GError **error)
 {
     g_autofree char *name = NULL;
+    Erased *erased = data;
+    if (lh_task_job(task)->work == LH_STORE_ERASE_FLAT &&
+        !expect_file(task, at, leaf, prefix, st, data, error))
+        return FALSE;
     if (unlinkat(at, leaf, 0) == 0) {
-        ++*(gint64 *)data;
+        erased->count++;
         return TRUE;
     }
     if (errno == ENOENT)
@@ -160,26 +217,50 @@ static gboolean remove_file(LhStoreTask *task, int at, const char *leaf, const c
     return fail(task, saved, name, "deleting", error);
 }
 
+/* Flat: looks at all of it before anything goes. */
+static gboolean erase_flat(LhStoreTask *task, int fd, Erased *erased, GError **error)
+{
+    static const EntryFunc passes[] = {expect_file, remove_file};
+    for (gsize i = 0; i < G_N_ELEMENTS(passes); i++) {
+        g_autoptr(GPtrArray) dirs = g_ptr_array_new_with_free_func(g_free);
+        int again = openat(fd, ".", DIRECTORY);
+        if (again < 0)
+            return fail(task, errno, "", "listing", error);
+        if (!same_place(task, again, "", &erased->root, error)) {
+            close(again);
+            return FALSE;
+        }
+        erased->found = (LhStoreKnown){0};
+        if (!read_directory(task, again, "", passes[i], dirs, erased, error))
+            return FALSE;
+    }
+    return TRUE;
+}
+
 /* Takes @fd. */
-static gboolean erase(LhStoreTask *task, int fd, const char *prefix, gboolean deep, guint depth,
-                      gint64 *count, GError **error)
+static gboolean erase(LhStoreTask *task, int fd, const char *prefix, guint depth, Erased *erased,
+                      GError **error)
 {
     g_autoptr(GPtrArray) dirs = g_ptr_array_new_with_free_func(g_free);
     int again = openat(fd, ".", DIRECTORY);
     gboolean ok = again >= 0 || fail(task, errno, prefix, "listing", error);
+    if (ok && !same_place(task, again, prefix, &erased->root, error)) {
+        close(again);
+        ok = FALSE;
+    }
     if (ok && too_deep(task, prefix, depth, error)) {
         close(again);
         ok = FALSE;
     }
-    ok = ok && read_directory(task, again, prefix, remove_file, dirs, count, error);
-    for (guint i = 0; ok && deep && i < dirs->len; i++) {
+    ok = ok && read_directory(task, again, prefix, remove_file, dirs, erased, error);
+    for (guint i = 0; ok && i < dirs->len; i++) {
         g_autofree char *below = g_strconcat(prefix, dirs->pdata[i], "/", NULL);
         int inner = openat(fd, dirs->pdata[i], DIRECTORY);
         if (inner < 0) {
             ok = errno == ENOENT || fail(task, errno, below, "opening", error);
             continue;
         }
-        ok = erase(task, inner, below, TRUE, depth + 1, count, error);
+        ok = erase(task, inner, below, depth + 1, erased, error);
         if (ok && unlinkat(fd, dirs->pdata[i], AT_REMOVEDIR) != 0 && errno != ENOENT)
             ok = fail(task, errno, below, "deleting", error);
     }
@@ -195,16 +276,22 @@ static gboolean erase_below(LhStoreTask *task, int root, GError **error)
     g_autofree char *path = g_strndup(below, strlen(below) - 1);
     g_autofree char *above = g_path_get_dirname(path), *leaf = g_path_get_basename(path);
     gboolean deep = job->work == LH_STORE_ERASE;
-    gint64 count = 0;
+    Erased erased = {0};
+    if (!place_of(task, root, "", &erased.root, error))
+        return FALSE;
     int parent = strcmp(above, ".") == 0 ? openat(root, ".", DIRECTORY)
                                          : lh_open_beneath(root, above, O_RDONLY | O_DIRECTORY);
     int fd = parent < 0 ? -1 : lh_open_beneath(parent, leaf, O_RDONLY | O_DIRECTORY);
     int saved = errno;
     gboolean ok = TRUE;
-    if (fd >= 0)
-        ok = erase(task, fd, "", deep, 0, &count, error);
-    else if (saved != ENOENT)
+    if (fd >= 0 && deep) {
+        ok = erase(task, fd, "", 0, &erased, error);
+    } else if (fd >= 0) {
+        ok = erase_flat(task, fd, &erased, error);
+        close(fd);
+    } else if (saved != ENOENT) {
         ok = fail(task, saved, "", "opening", error);
+    }
     if (ok && fd >= 0 && unlinkat(parent, leaf, AT_REMOVEDIR) != 0 && errno != ENOENT &&
         (deep || (errno != ENOTEMPTY && errno != EEXIST)))
         ok = fail(task, errno, "", "deleting", error);
@@ -213,22 +300,24 @@ static gboolean erase_below(LhStoreTask *task, int root, GError **error)
     if (parent >= 0)
         close(parent);
     if (ok)
-        lh_task_answer(task, count, -1, NULL);
+        lh_task_answer(task, erased.count, -1, NULL);
     return ok;
 }
 
 /* ---- small objects, the clock ---- */
 
-static gboolean read_small(LhStoreTask *task, int root, GError **error)
+/* NULL and @error, LH_ERR_NOT_FOUND included. */
+static char *small_text(LhStoreTask *task, int root, const char *name, GError **error)
 {
-    const char *name = lh_task_job(task)->name;
     g_autofree char *text = g_malloc(LH_STORE_MAX_SMALL + 2);
     gsize len = 0;
     struct stat st;
     int fd = lh_open_beneath(root, name, O_RDONLY | O_NONBLOCK);
     gssize n = 1;
-    if (fd < 0)
-        return fail(task, errno, name, "opening", error);
+    if (fd < 0) {
+        fail(task, errno, name, "opening", error);
+        return NULL;
+    }
     gboolean ok = fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
     while (ok && n > 0 && len <= LH_STORE_MAX_SMALL) {
         n = read(fd, text + len, LH_STORE_MAX_SMALL + 1 - len);
@@ -239,16 +328,53 @@ static gboolean read_small(LhStoreTask *task, int root, GError **error)
     }
     int saved = errno;
     close(fd);
-    if (n < 0)
-        return fail(task, saved, name, "reading", error);
+    if (n < 0) {
+        fail(task, saved, name, "reading", error);
+        return NULL;
+    }
     if (!ok || len > LH_STORE_MAX_SMALL) {
         g_set_error(error, LH_ERROR, LH_ERR_INVALID, "%s%s: is no file of at most 64 KiB",
                     lh_task_job(task)->uri, name);
-        return FALSE;
+        return NULL;
     }
     text[len] = '\0';
-    lh_task_answer(task, 1, -1, g_steal_pointer(&text));
+    return g_steal_pointer(&text);
+}
+
+static char *version_of(const char *text)
+{
+    return g_compute_checksum_for_string(G_CHECKSUM_SHA256, text, -1);
+}
+
+static gboolean read_small(LhStoreTask *task, int root, GError **error)
+{
+    char *text = small_text(task, root, lh_task_job(task)->name, error);
+    if (text == NULL)
+        return FALSE;
+    lh_task_answer(task, 1, -1, text);
+    lh_task_answer_version(task, version_of(text));
     return TRUE;
+}
+
+/* The root is locked: whoever else of us writes there waits. */
+static gboolean may_write(LhStoreTask *task, int root, GError **error)
+{
+    const LhStoreJob *job = lh_task_job(task);
+    g_autoptr(GError) local = NULL;
+    g_autofree char *text = NULL, *version = NULL;
+    if (job->over == NULL)
+        return TRUE;
+    text = small_text(task, root, job->name, &local);
+    if (text == NULL && !g_error_matches(local, LH_ERROR, LH_ERR_NOT_FOUND)) {
+        g_propagate_error(error, g_steal_pointer(&local));
+        return FALSE;
+    }
+    version = text == NULL ? g_strdup("") : version_of(text);
+    if (strcmp(version, job->over) == 0)
+        return TRUE;
+    g_set_error(error, LH_ERROR, LH_ERR_CONFLICT, "%s%s: somebody else has written it", job->uri,
+                job->name);
+    return FALSE;
 }
 
 /* A file of its own in the root, open for writing. */
@@ -281,6 +407,9 @@ static gboolean write_small(LhStoreTask *task, int root, GError **error)
     if (ok && fsync(fd) != 0)
         ok = fail(task, errno, job->name, "syncing", error);
     close(fd);
+    while (ok && flock(root, LOCK_EX) != 0) /* until it is closed */
+        ok = errno == EINTR || fail(task, errno, job->name, "locking the root", error);
+    ok = ok && may_write(task, root, error);
     if (ok && renameat(root, temporary, root, job->name) != 0)
         ok = fail(task, errno, job->name, "renaming", error);
     if (!ok)
@@ -303,8 +432,7 @@ static gboolean read_clock(LhStoreTask *task, int root, GError **error)
     close(fd);
     unlinkat(root, temporary, 0);
     if (ok)
-        lh_task_answer(task, -1, (gint64)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000,
-                       NULL);
+        lh_task_answer(task, -1, modified_ms(&st), NULL);
     return ok;
 }
 

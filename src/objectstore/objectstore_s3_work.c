@@ -15,6 +15,8 @@
 #define MAX_PAGE_BYTES (16 * 1024 * 1024)
 #define MAX_PASSES     5
 
+#define HTTP_NOT_IMPLEMENTED 501
+
 typedef struct {
     LhStoreTask *task;
     const LhStoreJob *job;
@@ -33,12 +35,15 @@ static gboolean unusable(const Work *w, const char *why, GError **error)
 
 /* ---- listing ---- */
 
-static gboolean check_page(Work *w, const LhS3Page *page, GError **error)
+/* @flat: a server that heeds no delimiter lists what lies deeper as well, and is not believed. */
+static gboolean check_page(Work *w, const LhS3Page *page, gboolean flat, GError **error)
 {
     for (guint i = 0; i < page->objects->len; i++) {
         const LhS3Object *object = g_ptr_array_index(page->objects, i);
         if (!g_str_has_prefix(object->key, w->place.prefix))
             return unusable(w, "it has a key that is not below it", error);
+        if (flat && strchr(object->key + strlen(w->place.prefix), '/') != NULL)
+            return unusable(w, "it has a key that lies deeper than was asked for", error);
         if (w->last != NULL && strcmp(object->key, w->last) <= 0)
             return unusable(w, "its keys are not in order", error);
         g_free(w->last);
@@ -74,7 +79,7 @@ static gboolean get_page(Work *w, const char *token, gboolean flat, LhS3Page *ou
     lh_s3_exchange_clear(&e);
     if (ok && token != NULL && g_strcmp0(out->next_token, token) == 0)
         ok = unusable(w, "a page is followed by itself", error);
-    return ok && check_page(w, out, error);
+    return ok && check_page(w, out, flat, error);
 }
 
 /* ---- walk ---- */
@@ -160,16 +165,30 @@ static gboolean delete_some(Work *w, GPtrArray *objects, guint from, guint n, GE
     return ok;
 }
 
-/* Lists once to the end, and deletes on the way. */
+static gboolean expected(Work *w, const LhS3Page *page, LhStoreKnown *found, GError **error)
+{
+    for (guint i = 0; i < page->objects->len; i++) {
+        const LhS3Object *object = g_ptr_array_index(page->objects, i);
+        if (!lh_task_expects(w->task, found, object->key + strlen(w->place.prefix), object->size,
+                             object->modified_ms, error))
+            return FALSE;
+    }
+    return TRUE;
+}
+
+/* Lists once to the end; with @count, deletes on the way. */
 static gboolean erase_pass(Work *w, gboolean flat, gint64 *count, GError **error)
 {
     g_autofree char *token = NULL;
+    LhStoreKnown found = {0};
     g_clear_pointer(&w->last, g_free);
     do {
         g_auto(LhS3Page) page = {0};
         if (!get_page(w, token, flat, &page, error))
             return FALSE;
-        for (guint i = 0; i < page.objects->len; i += LH_S3_MAX_PARTS) {
+        if (flat && !expected(w, &page, &found, error))
+            return FALSE;
+        for (guint i = 0; count != NULL && i < page.objects->len; i += LH_S3_MAX_PARTS) {
             guint n = MIN(LH_S3_MAX_PARTS, page.objects->len - i);
             if (!delete_some(w, page.objects, i, n, error))
                 return FALSE;
@@ -185,6 +204,8 @@ static gboolean erase(Work *w, gboolean flat, GError **error)
 {
     gint64 total = 0;
     g_assert(g_str_has_suffix(w->place.prefix, "/"));
+    if (flat && !erase_pass(w, TRUE, NULL, error)) /* all of it is looked at before anything goes */
+        return FALSE;
     for (guint pass = 0; pass < MAX_PASSES; pass++) {
         gint64 count = 0;
         if (!erase_pass(w, flat, &count, error))
@@ -202,6 +223,24 @@ static gboolean erase(Work *w, gboolean flat, GError **error)
 
 /* ---- small objects, the clock ---- */
 
+static gboolean ask_small(Work *w, LhS3Exchange *e, GError **error)
+{
+    const char *over = w->job->over;
+    g_autoptr(GError) local = NULL;
+    if (over != NULL && *over == '\0')
+        e->if_none_match = "*";
+    else
+        e->if_match = over;
+    if (lh_s3_ask(w->session, e, &w->patience, w->task, w->job->name, &local))
+        return TRUE;
+    if (over != NULL && e->status == HTTP_NOT_IMPLEMENTED) {
+        e->if_match = e->if_none_match = NULL;
+        return lh_s3_ask(w->session, e, &w->patience, w->task, w->job->name, error);
+    }
+    g_propagate_error(error, g_steal_pointer(&local));
+    return FALSE;
+}
+
 static gboolean small(Work *w, GError **error)
 {
     gboolean writes = w->job->work == LH_STORE_WRITE;
@@ -212,12 +251,14 @@ static gboolean small(Work *w, GError **error)
                       .send = writes ? w->job->text : NULL,
                       .first = -1,
                       .body_limit = LH_STORE_MAX_SMALL};
-    gboolean ok = lh_s3_ask(w->session, &e, &w->patience, w->task, w->job->name, error);
-    if (ok)
+    gboolean ok = ask_small(w, &e, error);
+    if (ok) {
         lh_task_answer(w->task, 1, e.date_s > 0 ? e.date_s * 1000 : -1,
                        writes           ? NULL
                        : e.body == NULL ? g_strdup("")
                                         : g_strdup(e.body->str));
+        lh_task_answer_version(w->task, writes ? NULL : g_strdup(e.etag));
+    }
     lh_s3_exchange_clear(&e);
     return ok;
 }

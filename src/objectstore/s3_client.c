@@ -319,6 +319,8 @@ static void set_options(LhS3Exchange *e)
     }
     if (e->if_match != NULL)
         add_header(e, "If-Match: %s", e->if_match);
+    if (e->if_none_match != NULL)
+        add_header(e, "If-None-Match: %s", e->if_none_match);
 }
 
 /* Takes the exchange out of its session; the answer stays. */

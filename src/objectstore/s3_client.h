@@ -33,13 +33,14 @@ void lh_s3_client_wake(LhS3Client *client, const LhStoreTask *task);
 
 struct LhS3Exchange {
     /* The caller's. What it points to must stay until the exchange has ended. */
-    const char *bucket, *key; /* @key: NULL: the bucket itself */
-    const char *query;        /* of lh_s3_query; NULL: none */
-    const char *if_match;     /* NULL: none */
-    const char *method;       /* "DELETE", "PUT"; NULL: GET */
-    const char *send;         /* the body of a PUT, text; else NULL */
-    gint64 first, last;       /* bytes wanted; first < 0: all */
-    gsize body_limit;         /* of a 2xx answer without on_data */
+    const char *bucket, *key;  /* @key: NULL: the bucket itself */
+    const char *query;         /* of lh_s3_query; NULL: none */
+    const char *if_match;      /* NULL: none */
+    const char *if_none_match; /* NULL: none */
+    const char *method;        /* "DELETE", "PUT"; NULL: GET */
+    const char *send;          /* the body of a PUT, text; else NULL */
+    gint64 first, last;        /* bytes wanted; first < 0: all */
+    gsize body_limit;          /* of a 2xx answer without on_data */
     /* Takes a piece of a 2xx answer's body; FALSE breaks the exchange off. NULL: into @body. */
     gboolean (*on_data)(LhS3Exchange *exchange, const guint8 *data, gsize n);
     gpointer data;

@@ -63,6 +63,8 @@ static CodeRow row_of_status(glong status)
         return (CodeRow){NULL, LH_ERR_UNAVAILABLE, TRUE, "it has waited too long"};
     if (status == 429 || status == 503)
         return (CodeRow){NULL, LH_ERR_OVERLOADED, TRUE, "it asks to slow down"};
+    if (status == 501)
+        return (CodeRow){NULL, LH_ERR_INVALID, FALSE, "it does not know how to do that"};
     if (status >= 500)
         return (CodeRow){NULL, LH_ERR_UNAVAILABLE, TRUE, "it has failed"};
     if (status >= 300 && status < 400)

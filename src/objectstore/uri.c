@@ -50,6 +50,28 @@ gboolean lh_store_uri_below(const char *uri, const char *const *roots)
     return lh_store_root_of(uri, roots) != NULL;
 }
 
+gboolean lh_store_roots_deletable(const char *const *roots, GError **error)
+{
+    for (gsize i = 0; roots[i] != NULL; i++) {
+        if (strcmp(roots[i], LH_FILE_SCHEME "/") == 0) {
+            g_set_error(
+                error, LH_ERROR, LH_ERR_INVALID,
+                "%s: is the whole file system; name the directory that holds snapshots only",
+                roots[i]);
+            return FALSE;
+        }
+        for (gsize k = 0; roots[k] != NULL; k++) {
+            if (i == k || !g_str_has_prefix(roots[i], roots[k]))
+                continue;
+            g_set_error(error, LH_ERROR, LH_ERR_INVALID,
+                        "%s: %s %s, another root: data would be deleted as nobody's", roots[i],
+                        strcmp(roots[i], roots[k]) == 0 ? "equals" : "lies in", roots[k]);
+            return FALSE;
+        }
+    }
+    return TRUE;
+}
+
 gboolean lh_store_work_permitted(LhStoreWork work, const char *uri, const char *const *roots,
                                  GError **error)
 {

@@ -9,7 +9,8 @@
 
 #include <string.h>
 
-#define MAX_TOLD 10000 /* directories and snapshots that are told one by one, of each root */
+#define MAX_ROUNDS 3
+#define MAX_TOLD   10000 /* directories and snapshots that are told one by one, of each root */
 
 typedef struct {
     gint64 objects, bytes, newest;
@@ -17,7 +18,8 @@ typedef struct {
 
 /* What a walk has found so far. Grows with snapshots and directories of nobody's, not with objects. */
 typedef struct {
-    GHashTable *seen;  /* set of hashes of snapshots' names; a collision only hides a missing one */
+    /* Set of hashes of snapshots' names; a collision only hides a missing one. */
+    GHashTable *seen;
     GHashTable *units; /* uri -> Unit */
     gint64 objects, bytes, orphans;
     /* The directory of the last object; of one page, as the index may change between pages. */
@@ -38,6 +40,9 @@ typedef struct {
     gboolean asks_etcd;
     char *state;
     gint64 state_revision;
+    char *over;     /* version of the marker that was read; "": there was none */
+    guint rounds;   /* how often somebody else was faster to write it */
+    gboolean found; /* something lies in the root that has none */
     Listing listing;
 } Job;
 
@@ -62,6 +67,7 @@ static void job_free(gpointer data)
     g_clear_pointer(&job->listing.units, g_hash_table_unref);
     g_free(job->listing.directory);
     g_free(job->state);
+    g_free(job->over);
     g_free(job->id);
     g_free(job->uri);
     g_free(job);
@@ -147,13 +153,18 @@ static void tell_look(Job *job, const char *state, gint64 revision)
     end(job, &seen);
 }
 
+static void on_marker(const LhStoreAnswer *answer, const GError *error, gpointer data);
+
 static void on_written(const LhStoreAnswer *answer, const GError *error, gpointer data)
 {
     Job *job = data;
+    const LhSweeperOptions *options = &job->sweeper->options;
 
     (void)answer;
     job->op = 0;
-    if (error != NULL)
+    if (g_error_matches(error, LH_ERROR, LH_ERR_CONFLICT) && ++job->rounds < MAX_ROUNDS)
+        job->op = lh_store_read(options->store, job->uri, LH_CLEANER_MARKER, on_marker, job);
+    else if (error != NULL)
         fail(job, error);
     else
         tell_look(job, job->state_revision < 0 ? "new" : "ours", job->number);
@@ -174,15 +185,18 @@ static void write_marker(Job *job)
     lh_json_append_string(text, lh_mirror_prefix(options->mirror));
     lh_json_append_key(text, "clusterId");
     lh_json_append_string(text, cluster);
+    lh_json_append_key(text, "root");
+    lh_json_append_string(text, job->uri);
     lh_json_append_key(text, "revision");
     lh_json_append_int(text, job->number);
     g_string_append(text, "}\n");
-    job->op = lh_store_write(options->store, job->uri, LH_CLEANER_MARKER, text->str, on_written,
-                             job);
+    job->op = lh_store_write(options->store, job->uri, LH_CLEANER_MARKER, text->str, job->over,
+                             on_written, job);
 }
 
-/* What cannot be read is not ours. */
-static gboolean is_ours(const Job *job, const char *text, gint64 *revision)
+/* What cannot be read is not ours. Nor is what another root's uri leads to as well: there other things are
+ * nobody's. */
+static gboolean is_ours(const Job *job, const char *root, const char *text, gint64 *revision)
 {
     const LhMirror *mirror = job->sweeper->options.mirror;
     g_autoptr(cJSON) json = lh_json_parse(text, strlen(text), LH_JSON_MAX_BYTES, NULL);
@@ -193,7 +207,82 @@ static gboolean is_ours(const Job *job, const char *text, gint64 *revision)
     *revision = lh_json_get_int(json, "revision", -1);
     return *revision >= 0 &&
            g_strcmp0(lh_json_get_string(json, "prefix", NULL), lh_mirror_prefix(mirror)) == 0 &&
-           g_strcmp0(lh_json_get_string(json, "clusterId", NULL), cluster) == 0;
+           g_strcmp0(lh_json_get_string(json, "clusterId", NULL), cluster) == 0 &&
+           g_strcmp0(lh_json_get_string(json, "root", NULL), root) == 0;
+}
+
+/* ---- a root without a marker ---- */
+
+static const LhFleet *fleet_of(const Job *job)
+{
+    const LhController *const *all = lh_runtime_controllers(job->sweeper->options.runtime);
+    LhPlanContext context;
+
+    while (strcmp((*all)->name, LH_CLEANER) != 0)
+        all++;
+    return lh_runtime_index(job->sweeper->options.runtime, *all, &context);
+}
+
+/* Something is known to lie there, or may be. */
+static gboolean is_used(const Job *job)
+{
+    const LhFleet *fleet = fleet_of(job);
+
+    if (g_hash_table_size(fleet->unknown) > 0 || fleet->unknown_uris > 0 ||
+        lh_fleet_uri_overlap(fleet, job->uri, NULL) != NULL)
+        return TRUE;
+    for (GTreeNode *n = g_tree_node_first(fleet->undeleted); n != NULL; n = g_tree_node_next(n))
+        if (g_str_has_prefix(((const LhDeletion *)g_tree_node_key(n))->uri, job->uri))
+            return TRUE;
+    return FALSE;
+}
+
+static gboolean is_marker(const LhStoreObject *object)
+{
+    return g_str_has_prefix(object->name, LH_CLEANER_MARKER) && strchr(object->name, '/') == NULL;
+}
+
+/* Revision 0: any that is written is later. */
+static void tell_unmarked(gpointer data)
+{
+    Job *job = data;
+
+    job->timer = NULL;
+    tell_look(job, "unmarked", 0);
+}
+
+static void on_found(const LhStoreObject *objects, gsize n, gpointer data)
+{
+    Job *job = data;
+
+    for (gsize i = 0; i < n && !job->found; i++)
+        job->found = !is_marker(&objects[i]);
+    if (job->found && job->timer == NULL) /* the rest need not be listed */
+        job->timer = lh_timer_in(job->sweeper->options.env, 0, tell_unmarked, job);
+}
+
+static void on_searched(const LhStoreAnswer *answer, const GError *error, gpointer data)
+{
+    Job *job = data;
+
+    (void)answer;
+    job->op = 0;
+    lh_timer_clear(job->sweeper->options.env, &job->timer);
+    if (job->found)
+        tell_unmarked(job);
+    else if (error != NULL)
+        fail(job, error);
+    else
+        write_marker(job);
+}
+
+/* Only an empty root that nothing is known of is taken without asking. */
+static void take_root(Job *job)
+{
+    if (is_used(job))
+        tell_unmarked(job);
+    else
+        job->op = lh_store_walk(job->sweeper->options.store, job->uri, on_found, on_searched, job);
 }
 
 static void on_marker(const LhStoreAnswer *answer, const GError *error, gpointer data)
@@ -205,7 +294,7 @@ static void on_marker(const LhStoreAnswer *answer, const GError *error, gpointer
     job->op = 0;
     if (error != NULL && !g_error_matches(error, LH_ERROR, LH_ERR_NOT_FOUND)) {
         fail(job, error);
-    } else if (error == NULL && !is_ours(job, answer->text, &revision)) {
+    } else if (error == NULL && !is_ours(job, job->uri, answer->text, &revision)) {
         tell_look(job, "foreign", -1);
     } else if (error == NULL && job->number >= 0 && revision > job->number && !claims) {
         tell_look(job, "newer", revision);
@@ -213,7 +302,12 @@ static void on_marker(const LhStoreAnswer *answer, const GError *error, gpointer
         tell_look(job, error != NULL ? "none" : "ours", revision);
     } else {
         job->state_revision = revision;
-        write_marker(job);
+        g_free(job->over); /* whoever writes it meanwhile may know of a later revision */
+        job->over = g_strdup(error != NULL ? "" : answer->version);
+        if (error != NULL && !claims)
+            take_root(job);
+        else
+            write_marker(job);
     }
 }
 
@@ -233,16 +327,6 @@ static void on_clock(const LhStoreAnswer *answer, const GError *error, gpointer 
 }
 
 /* ---- listing a root ---- */
-
-static const LhFleet *fleet_of(const Job *job)
-{
-    const LhController *const *all = lh_runtime_controllers(job->sweeper->options.runtime);
-    LhPlanContext context;
-
-    while (strcmp((*all)->name, LH_CLEANER) != 0)
-        all++;
-    return lh_runtime_index(job->sweeper->options.runtime, *all, &context);
-}
 
 static gpointer name_hash(const char *name)
 {
@@ -291,8 +375,8 @@ static void add_object(Job *job, const LhStoreObject *object)
     Listing *listing = &job->listing;
     const char *slash = strrchr(object->name, '/');
 
-    if (g_str_has_prefix(object->name, LH_CLEANER_MARKER) && slash == NULL)
-        return; /* the marker, and what it is made from */
+    if (is_marker(object))
+        return; /* and what it is made from */
     enter(job, object->name, slash == NULL ? 0 : (gsize)(slash + 1 - object->name));
     listing->objects++;
     listing->bytes += object->size;
@@ -438,10 +522,81 @@ static void on_erased(const LhStoreAnswer *answer, const GError *error, gpointer
     LhObservation seen;
 
     job->op = 0;
+    if (g_error_matches(error, LH_ERROR, LH_ERR_CONFLICT))
+        job->state = g_strdup(LH_CLEANER_CHANGED);
     seen = answer_of(job, error);
     if (answer != NULL)
         seen.objects = answer->objects;
     end(job, &seen);
+}
+
+static void refuse(Job *job, const char *why)
+{
+    g_autoptr(GError) error = g_error_new(LH_ERROR, LH_ERR_CONFLICT, "%s: %s: nothing is deleted",
+                                          job->uri, why);
+
+    fail(job, error);
+}
+
+/* Exactly what was decided, as it was seen. */
+static void erase_orphan(Job *job)
+{
+    const LhSweeperOptions *options = &job->sweeper->options;
+    const LhObject key = {.name = job->id + strlen(LH_CLEANER_ERASE)};
+    const LhOrphan *orphan = g_tree_lookup(fleet_of(job)->orphans, &key);
+
+    if (orphan == NULL || !lh_object_known(&orphan->o) || orphan->decided_at < 0 ||
+        orphan->o.create_rev != job->token || strcmp(orphan->uri, job->uri) != 0) {
+        refuse(job, "it is not decided any more");
+        return;
+    }
+    const LhStoreKnown known = {orphan->objects, orphan->bytes, job->number};
+    job->op = lh_store_erase_flat(options->store, job->uri, &known, on_erased, job);
+}
+
+static const char *root_of(const Job *job)
+{
+    for (char *const *root = job->sweeper->roots; *root != NULL; root++)
+        if (g_str_has_prefix(job->uri, *root) && strlen(job->uri) > strlen(*root))
+            return *root;
+    return NULL;
+}
+
+/* What the last look saw may be another place by now: a volume that is not mounted says that nothing is there,
+ * and so that everything is deleted. */
+static void on_guard(const LhStoreAnswer *answer, const GError *error, gpointer data)
+{
+    Job *job = data;
+    gint64 revision;
+
+    job->op = 0;
+    if (error != NULL && !g_error_matches(error, LH_ERROR, LH_ERR_NOT_FOUND))
+        fail(job, error);
+    else if (error != NULL || !is_ours(job, root_of(job), answer->text, &revision))
+        refuse(job, "its root has no marker of ours");
+    else if (strcmp(job->what, LH_CLEANER_DELETE) == 0)
+        job->op = lh_store_erase(job->sweeper->options.store, job->uri, on_erased, job);
+    else
+        erase_orphan(job);
+}
+
+static void outside_roots(gpointer data)
+{
+    Job *job = data;
+
+    job->timer = NULL;
+    refuse(job, "it does not lie below a root");
+}
+
+static void begin_deleting(Job *job)
+{
+    const LhSweeperOptions *options = &job->sweeper->options;
+    const char *root = root_of(job);
+
+    if (root == NULL)
+        job->timer = lh_timer_in(options->env, 0, outside_roots, job);
+    else
+        job->op = lh_store_read(options->store, root, LH_CLEANER_MARKER, on_guard, job);
 }
 
 /* ---- the list ---- */
@@ -457,10 +612,9 @@ static void start(Job *job)
         options->etcd_clock.ask(options->etcd_clock.data, on_etcd, job);
     } else if (strcmp(job->what, LH_CLEANER_LIST) == 0) {
         job->op = lh_store_clock(options->store, job->uri, on_list_clock, job);
-    } else if (strcmp(job->what, LH_CLEANER_DELETE) == 0) {
-        job->op = lh_store_erase(options->store, job->uri, TRUE, on_erased, job);
-    } else if (strcmp(job->what, LH_CLEANER_ERASE) == 0) {
-        job->op = lh_store_erase(options->store, job->uri, FALSE, on_erased, job);
+    } else if (strcmp(job->what, LH_CLEANER_DELETE) == 0 ||
+               strcmp(job->what, LH_CLEANER_ERASE) == 0) {
+        begin_deleting(job);
     } else {
         job->op = lh_store_clock(options->store, job->uri, on_clock, job);
     }

@@ -67,6 +67,7 @@ struct Runner {
 
     GPtrArray *events;    /* PendingEvent, see events.c */
     gboolean has_errands; /* the outside has been told of some, or of none, since it leads */
+    gint64 errands_ms;    /* monotonic, when */
 };
 
 typedef struct {

@@ -16,6 +16,7 @@ void lh_runner_errands(Runner *runner, const LhPlanContext *context)
     errands = lh_errands_new();
     controller->errands(runner->index, context, errands);
     runner->has_errands = TRUE;
+    runner->errands_ms = lh_mono_ms(runtime->env);
     runtime->outside->set(controller->name, (const LhErrand *)(gpointer)errands->errands->data,
                           errands->errands->len, runtime->outside_data);
     if (errands->wake_ms != 0 &&

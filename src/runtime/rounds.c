@@ -21,7 +21,8 @@
 #define CONFLICTS_AT_ONCE 6 /* rounds in a row that only met conflicts, before backing off */
 #define CONFLICT_CAP_MS   1000
 #define LONGEST_SLEEP_MS  60000 /* then look again: the wall clock may have jumped */
-#define LONGEST_DEBOUNCE  2     /* times debounce, for a stream of changes that does not pause */
+#define ERRANDS_EVERY_MS  250 /* while no plan can be made; the errands of a large index take time */
+#define LONGEST_DEBOUNCE  2   /* times debounce, for a stream of changes that does not pause */
 
 static const guint8 allowed[] = {
     [LH_ROUND_IDLE] = 1 << LH_ROUND_EXECUTING | 1 << LH_ROUND_VOIDING,
@@ -225,8 +226,28 @@ static void schedule_idle(Runner *runner)
         set_timer(runner, due);
 }
 
+/* A plan may be long in coming; what is not wanted outside any more ends without it. */
+static void refresh_errands(Runner *runner)
+{
+    LhRuntime *runtime = runner->runtime;
+    gint64 now = lh_mono_ms(runtime->env);
+    LhPlanContext context;
+
+    if (runner->state == LH_ROUND_IDLE || !runner->has_errands)
+        return;
+    if (paused(runner)) {
+        lh_runner_errands_end(runner);
+    } else if (runner->dirty && lh_election_may_act(runner) &&
+               !lh_mirror_in_doubt(runtime->mirror) &&
+               now >= runner->errands_ms + ERRANDS_EVERY_MS) {
+        context = lh_runner_context(runner);
+        lh_runner_errands(runner, &context);
+    }
+}
+
 void lh_runner_schedule(Runner *runner)
 {
+    refresh_errands(runner);
     if (runner->state == LH_ROUND_CATCHING &&
         lh_mirror_revision(runner->runtime->mirror) >= MAX(runner->wait_rev, runner->hope_rev)) {
         lh_timer_clear(runner->runtime->env, &runner->timer);

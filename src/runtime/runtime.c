@@ -15,12 +15,14 @@
 
 /* ---- the mirror's changes ---- */
 
-/* What was confirmed since etcd went back ends the brake of all deletions. */
+/* That etcd was restored, and was confirmed since, ends the brake of all deletions; what was confirmed of
+ * something else does not. */
 static void note_brake(LhRuntime *runtime, const LhBrake *brake)
 {
     for (guint r = 0; r < runtime->n_runners; r++) {
         Runner *runner = &runtime->runners[r];
         if (brake->confirmed_at >= 0 && strcmp(runner->controller->name, brake->o.name) == 0 &&
+            brake->cause == LH_BRAKE_RESTORED &&
             (!lh_brake_is_old(brake, runner->regressed_rev) || LH_BUG(OLD_CONFIRMATION_COUNTS)))
             runner->regressed = FALSE;
     }
@@ -75,10 +77,20 @@ static void on_regressed(gint64 from_revision, gint64 to_revision, gpointer data
     }
 }
 
+/* etcd was restored, and what the mirror shows may be of another history: nothing goes on outside. */
+static void on_mirror_doubt(gpointer data)
+{
+    LhRuntime *runtime = data;
+
+    for (guint i = 0; i < runtime->n_runners; i++)
+        lh_runner_errands_end(&runtime->runners[i]);
+}
+
 static const LhMirrorFuncs mirror_funcs = {
     .change = on_change,
     .applied = on_applied,
     .regressed = on_regressed,
+    .doubt = on_mirror_doubt,
 };
 
 /* ---- the lease ---- */

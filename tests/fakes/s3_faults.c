@@ -13,7 +13,8 @@
 
 typedef struct {
     GBytes *data;
-    guint version; /* its ETag */
+    guint version;      /* its ETag */
+    gint64 modified_us; /* epoch */
 } Object;
 
 typedef struct {
@@ -42,7 +43,7 @@ struct S3Faults {
 
 /* One request and the answer to be given. */
 typedef struct {
-    char *method, *path, *query, *range, *if_match;
+    char *method, *path, *query, *range, *if_match, *if_none_match;
     char *body;   /* text; "" if there is none */
     Fault *fault; /* NULL: none; freed by the request */
 } Request;
@@ -166,6 +167,23 @@ static GPtrArray *paths_below(S3Faults *server, const char *start)
     return paths;
 }
 
+static char *time_text(gint64 us)
+{
+    g_autoptr(GDateTime) time = g_date_time_new_from_unix_utc(us / 1000000);
+    g_autofree char *seconds = g_date_time_format(time, "%Y-%m-%dT%H:%M:%S");
+    return g_strdup_printf("%s.%03dZ", seconds, (int)(us / 1000 % 1000));
+}
+
+static gint64 fault_after(const Request *request, S3FaultKind kind)
+{
+    return request->fault != NULL && request->fault->f.kind == kind ? request->fault->f.after : 0;
+}
+
+static gboolean has_fault(const Request *request, S3FaultKind kind)
+{
+    return request->fault != NULL && request->fault->f.kind == kind;
+}
+
 /* A continuation token is the last key of the page before. */
 static char *listing(S3Faults *server, const Request *request)
 {
@@ -185,13 +203,17 @@ static char *listing(S3Faults *server, const Request *request)
         const char *path = paths->pdata[i];
         const Object *object = g_hash_table_lookup(server->objects, path);
         if (strcmp(path + skip, token) <= 0 ||
-            (*delimiter != '\0' && strchr(path + strlen(start), '/') != NULL))
+            (*delimiter != '\0' && !has_fault(request, S3_FAULT_DEEP) &&
+             strchr(path + strlen(start), '/') != NULL))
             continue;
         more = n == most;
         if (more)
             break;
-        g_string_append_printf(contents, "<Contents><Key>%s</Key><Size>%zu</Size></Contents>",
-                               path + skip, g_bytes_get_size(object->data));
+        g_autofree char *modified = time_text(object->modified_us);
+        g_string_append_printf(contents,
+                               "<Contents><Key>%s</Key><LastModified>%s</LastModified>"
+                               "<Size>%zu</Size></Contents>",
+                               path + skip, modified, g_bytes_get_size(object->data));
         last = path + skip;
         n++;
     }
@@ -202,16 +224,6 @@ static char *listing(S3Faults *server, const Request *request)
         more ? "</NextContinuationToken>" : "", contents->str);
     g_mutex_unlock(&server->mutex);
     return xml;
-}
-
-static gint64 fault_after(const Request *request, S3FaultKind kind)
-{
-    return request->fault != NULL && request->fault->f.kind == kind ? request->fault->f.after : 0;
-}
-
-static gboolean has_fault(const Request *request, S3FaultKind kind)
-{
-    return request->fault != NULL && request->fault->f.kind == kind;
 }
 
 /* The head of a 200 or 206 for [first, last] of @total. */
@@ -311,6 +323,18 @@ static gboolean delete_object(S3Faults *server, int fd, const Request *request)
     return send_all(fd, reply, sizeof reply - 1);
 }
 
+/* If-Match: that ETag; If-None-Match: nothing there. */
+static gboolean meets_conditions(S3Faults *server, const Request *request)
+{
+    g_mutex_lock(&server->mutex);
+    const Object *object = g_hash_table_lookup(server->objects, request->path);
+    g_autofree char *etag = object == NULL ? NULL : g_strdup_printf("\"v%u\"", object->version);
+    gboolean meets = (request->if_match == NULL || g_strcmp0(request->if_match, etag) == 0) &&
+                     (request->if_none_match == NULL || object == NULL);
+    g_mutex_unlock(&server->mutex);
+    return meets;
+}
+
 static gboolean answer(S3Faults *server, int fd, const Request *request)
 {
     if (has_fault(request, S3_FAULT_REPLY)) {
@@ -321,6 +345,8 @@ static gboolean answer(S3Faults *server, int fd, const Request *request)
     if (request->method[0] == 'D')
         return delete_object(server, fd, request);
     if (request->method[0] == 'P') {
+        if (!meets_conditions(server, request))
+            return send_error(fd, 412, "PreconditionFailed", NULL);
         s3_faults_put(server, request->path, request->body, strlen(request->body));
         return send_reply(fd, 200, NULL, "text/plain", "");
     }
@@ -409,8 +435,10 @@ static gboolean serve_one(S3Faults *server, int fd)
     request.query = target[1] != NULL ? target[1] : (char *)"";
     g_autofree char *range = header_of(head, "Range");
     g_autofree char *if_match = header_of(head, "If-Match");
+    g_autofree char *if_none_match = header_of(head, "If-None-Match");
     request.range = range != NULL && g_str_has_prefix(range, "bytes=") ? range + 6 : NULL;
     request.if_match = if_match;
+    request.if_none_match = if_none_match;
     gboolean go_on = answer(server, fd, &request);
     g_clear_pointer(&request.fault, fault_free);
     return go_on;
@@ -511,6 +539,7 @@ void s3_faults_put(S3Faults *server, const char *path, const void *data, gsize n
     g_mutex_lock(&server->mutex);
     const Object *old = g_hash_table_lookup(server->objects, path);
     object->version = old != NULL ? old->version + 1 : 1;
+    object->modified_us = g_get_real_time();
     g_hash_table_replace(server->objects, g_strdup(path), object);
     g_mutex_unlock(&server->mutex);
 }

@@ -23,6 +23,7 @@ typedef enum {
     S3_FAULT_ETAG,    /* another ETag; If-Match is ignored */
     S3_FAULT_NO_ETAG, /* none */
     S3_FAULT_CHANGE,  /* from now on the object is another one */
+    S3_FAULT_DEEP,    /* a listing that heeds no delimiter */
     S3_FAULT_KEEP,    /* a DELETE that is said to be done, and is not */
 } S3FaultKind;
 

@@ -106,6 +106,23 @@ static gboolean no_brake(World *world, gpointer data)
     return world_get(world, LH_KIND_BRAKE, "snapshot-cleaner") == NULL;
 }
 
+static gboolean root_is_confirmed(World *world, gpointer data)
+{
+    const LhBrake *brake = world_get(world, LH_KIND_BRAKE, "snapshot-cleaner");
+    return brake == NULL || (lh_object_known(&brake->o) && brake->cause != LH_BRAKE_RESTORED);
+}
+
+/* The root had no marker, and was not empty, or not known to be. */
+static void confirm_root(World *world, Proc *manager)
+{
+    world_wait(world, brake_says, (gpointer) "has no marker", "the root is not taken unasked");
+    const LhBrake *brake = world_get(world, LH_KIND_BRAKE, "snapshot-cleaner");
+    g_autofree char *hash = g_strdup(brake->plan_hash);
+    g_autoptr(Run) run = cli(manager, "confirm", "snapshot-cleaner", "--plan", hash, NULL);
+    assert_string_equal(run->err, "");
+    world_wait(world, root_is_confirmed, NULL, "somebody has confirmed that it is the right one");
+}
+
 /* For each deleted snapshot: its replicas went, then came the Deletion, then the snapshot went in the
  * revision that said that its data is deleted; and each Deletion was written twice, by create and update. */
 static guint check_order(World *world)
@@ -203,6 +220,13 @@ static void from_publish_to_an_empty_bucket(void **state)
     s3_agent(world, "a1", "default", s3_process_endpoint(swift), "s3://" BUCKET "/kept/", access,
              secret);
     Proc *manager = manager_start(world, "manager", extra);
+    /* An empty root is taken unasked. */
+    gint64 late_us = g_get_monotonic_time() + WAIT_MS * 1000;
+    for (g_autofree char *marked = NULL; g_strcmp0(marked, ".leasehold ") != 0;) {
+        assert_true(g_get_monotonic_time() < late_us);
+        g_free(marked);
+        marked = in_bucket(world, access, secret);
+    }
     for (guint i = 0; i < 4; i++) {
         g_autofree char *name = g_strdup_printf("s3-%u", i);
         g_autofree char *uri = g_strdup_printf("s3://" BUCKET "/kept/day/%s/", name);
@@ -237,6 +261,7 @@ static void a_killed_leader_is_followed_in_the_middle(void **state)
     publish_old(world, "old", n);
     publish_old(world, "kept", 2);
     Proc *first = manager_on_files(world, "first");
+    confirm_root(world, first);
     world_wait(world, some_are_done, &few, "a few are deleted");
     proc_kill(first);
     assert_true(done(world) < n);
@@ -289,6 +314,7 @@ static void orphans_go_and_missing_data_is_said(void **state)
     write_there(world, "here-01/not-in-the-digests", "the snapshot's all the same");
     write_there(world, "README", "in the root itself");
     Proc *manager = manager_on_files(world, "manager");
+    confirm_root(world, manager);
     Metric orphaned = {manager, "objectstore_orphaned_objects", 2};
     world_poll(world, metric_is, &orphaned, "the metric counts two");
     world_poll(world, is_gone, (gpointer) "stray/deep", "what nobody knows is deleted");
@@ -328,9 +354,11 @@ static void the_brake_holds_until_it_is_confirmed(void **state)
     put_service(world, "old", "10m", "1h");
     publish_old(world, "old", 12);
     Proc *manager = manager_on_files(world, "manager");
+    confirm_root(world, manager);
     world_wait(world, brake_says, (gpointer) "service old", "the cleaner brakes");
     world_wait_event(world, "Braked", "settings/snapshot-cleaner");
-    assert_true(metric(manager, "brake{controller=\"snapshot-cleaner\"}") == 1);
+    Metric braked = {manager, "brake{controller=\"snapshot-cleaner\"}", 1};
+    world_poll(world, metric_is, &braked, "the metric says so");
     assert_int_equal(lh_mirror_count(world->mirror, LH_KIND_DELETION), 0);
     const LhBrake *brake = world_get(world, LH_KIND_BRAKE, "snapshot-cleaner");
     assert_int_equal(brake->eligible, 12);
@@ -354,13 +382,13 @@ static void a_foreign_marker_holds_everything(void **state)
     publish_old(world, "old", 3);
     write_there(world, ".leasehold",
                 "{\"prefix\":\"/other/\",\"clusterId\":\"0123456789abcdef\",\"revision\":7}\n");
-    manager_on_files(world, "manager");
+    Proc *manager = manager_on_files(world, "manager");
     world_wait(world, brake_says, (gpointer) "another cluster or prefix", "the cleaner holds");
     assert_int_equal(lh_mirror_count(world->mirror, LH_KIND_DELETION), 0);
     assert_true(file_is_there(world, "old-00"));
     g_autofree char *marker = g_build_filename(world->objects, ".leasehold", NULL);
     assert_int_equal(g_unlink(marker), 0); /* a person has looked, and it is a mistake */
-    /* Looked at again within half a minute; it then writes its own, and deletes in the next look. */
+    confirm_root(world, manager); /* and that the root is this one's: it then writes its own */
     gboolean gone = world_until(world, snapshots_are, &none, 2 * WAIT_MS);
     assert_true(gone);
     assert_true(file_is_there(world, ".leasehold"));
@@ -379,7 +407,8 @@ static void an_empty_listing_holds_everything(void **state)
     publish_old(world, "kept", 1);
     assert_int_equal(g_rename(world->objects, away), 0);
     assert_int_equal(g_mkdir(world->objects, 0755), 0);
-    manager_on_files(world, "manager");
+    Proc *manager = manager_on_files(world, "manager");
+    confirm_root(world, manager); /* without having looked */
     world_wait(world, brake_says, (gpointer) "its listing is empty", "the cleaner holds");
     assert_int_equal(lh_mirror_count(world->mirror, LH_KIND_DELETION), 0);
     g_autofree char *marker = g_build_filename(world->objects, ".leasehold", NULL);
@@ -387,6 +416,7 @@ static void an_empty_listing_holds_everything(void **state)
     assert_int_equal(g_rmdir(world->objects), 0);
     world_wait(world, brake_says, (gpointer) "listing failed", "a root that is gone holds it too");
     assert_int_equal(g_rename(away, world->objects), 0);
+    confirm_root(world, manager);
     gboolean gone = world_until(world, snapshots_are, &kept, 2 * WAIT_MS);
     assert_true(gone);
     assert_false(file_is_there(world, "old-00"));

@@ -60,6 +60,12 @@ static gboolean nothing_is_left(World *world, gpointer data)
            lh_mirror_count(world->mirror, LH_KIND_REPLICA) == 0;
 }
 
+static gboolean is_over(World *world, gpointer data)
+{
+    const LhRestoreProgress *progress = world_get(world, LH_KIND_RESTOREPROGRESS, "r");
+    return progress != NULL && progress->phase == LH_RESTORE_COMPLETED;
+}
+
 static gboolean is_restored(World *world, gpointer data)
 {
     const LhRestoreProgress *progress = world_get(world, LH_KIND_RESTOREPROGRESS, "r");
@@ -96,6 +102,7 @@ static void deaths_and_evictions_keep_them(void **state)
     world_put(world, "desired/services/x",
               "{\"spec\":{\"owner\":\"a\",\"cache\":{\"window\":\"1s\"}}}");
     world_wait(world, nothing_is_left, NULL, "no assignment and no replica is left");
+    world_wait(world, is_over, NULL, "the restore is completed");
     check(world, recorder, &result);
     if (result.violations > 0)
         world_fail(world, "%s", (char *)result.said->pdata[0]);

@@ -164,6 +164,7 @@ typedef struct {
     GHashTable *created;     /* "snapshot.set restore revision": what was created for it */
     GHashTable *left;        /* snapshot → gint64, revision at which a replica of it went last */
     GArray *ordered_ms;      /* gint64: evictions outside a confirmed Brake */
+    GArray *deleted_ms;      /* gint64: Deletions decided outside a confirmed Brake */
     GArray *assigned;        /* InvCount of assignments, lately */
     gint64 least_grace_ms, least_reserve, most_reserve, least_stuck_ms;
     InvCounters counters;

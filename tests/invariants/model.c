@@ -36,6 +36,7 @@ void inv_init(Inv *inv, const InvOptions *options)
         .ids = table_of(NULL),
         .epochs = table_of(NULL),
         .ordered_ms = g_array_new(FALSE, FALSE, sizeof(gint64)),
+        .deleted_ms = g_array_new(FALSE, FALSE, sizeof(gint64)),
         .assigned = g_array_new(FALSE, FALSE, sizeof(InvCount)),
         .least_grace_ms = settings->failure_grace_ms,
         .first_live = table_of(g_free),
@@ -64,6 +65,7 @@ void inv_clear(Inv *inv)
     for (guint i = 0; i < G_N_ELEMENTS(tables); i++)
         g_hash_table_unref(tables[i]);
     g_array_unref(inv->ordered_ms);
+    g_array_unref(inv->deleted_ms);
     g_array_unref(inv->assigned);
 }
 
@@ -348,6 +350,7 @@ void inv_restored(Inv *inv, gint64 now_ms, gint64 wall_ms)
     for (guint i = 0; i < G_N_ELEMENTS(tables); i++)
         g_hash_table_remove_all(tables[i]);
     g_array_set_size(inv->ordered_ms, 0);
+    g_array_set_size(inv->deleted_ms, 0);
 }
 
 InvChange inv_restored_key(Inv *inv, const LhKv *kv)

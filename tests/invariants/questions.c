@@ -151,7 +151,8 @@ InvWant inv_want(const Inv *inv, const char *name, const LhObject *object, gint6
     return want_of_spec(replica, (const LhSnapshot *)snapshot, spec, now_ms, why);
 }
 
-/* Whether a Deletion of another snapshot, or a decided Orphan, holds what @uri equals, contains or lies in. */
+/* Whether a Deletion of another snapshot holds what @uri equals, contains or lies in, or a decided Orphan what it
+ * equals or contains. */
 static gboolean is_held(const Inv *inv, const char *uri, const LhSnapshot *snapshot)
 {
     GHashTableIter iter;
@@ -164,7 +165,7 @@ static gboolean is_held(const Inv *inv, const char *uri, const LhSnapshot *snaps
                            ((LhDeletion *)value)->snapshot_revision == snapshot->o.mod_rev;
             if (!lh_object_known(value) || own || (i == 1 && ((LhOrphan *)value)->decided_at < 0))
                 continue;
-            if (g_str_has_prefix(taken, uri) || g_str_has_prefix(uri, taken))
+            if (g_str_has_prefix(taken, uri) || (i == 0 && g_str_has_prefix(uri, taken)))
                 return TRUE;
         }
     }

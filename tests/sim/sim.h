@@ -133,12 +133,17 @@ typedef struct {
     X(retired, "snapshots retired", 130)                         \
     X(cordons, "cordons", 88)                                    \
     X(confirmations, "brakes confirmed", 130)                    \
+    X(restored_brakes, "brakes for a restored etcd", 1)          \
+    X(newer_markers, "markers newer than etcd", 0)               \
     X(brakes, "brakes", 190)                                     \
     X(bucket_troubles, "troubles of the bucket", 220)            \
     X(deletions, "deletions decided", 450)                       \
     X(erased, "objects deleted", 1400)                           \
     X(orphans, "orphans decided", 1000)                          \
-    X(missing, "missing data said", 8)                           \
+    X(missing, "missing data said", 1)                           \
+    X(uploads, "uploads that took their time", 1000)             \
+    X(uploads_again, "uploads begun anew", 1000)                 \
+    X(left_young, "orphans that were left", 10)                  \
     X(commits, "commits", 43000)                                 \
     X(fenced_commits, "commits under a fence", 12000)            \
     X(epochs, "epochs that wrote", 1100)                         \
@@ -247,6 +252,8 @@ guint64 sim_fork_each(guint64 count, guint jobs, gint64 until_us,
 
 typedef enum { SIM_DOWN, SIM_UP, SIM_STOPPING } SimState;
 
+#define SIM_BRAKES 2
+
 typedef struct SimProcess {
     Sim *sim;
     gboolean is_manager;
@@ -273,12 +280,13 @@ typedef struct SimProcess {
     gpointer clock_data;
     gint64 mirror_rev;
     guint64 applied;
-    guint mirrored;       /* objects in the mirror at mirror_rev */
-    guint64 digest;       /* of what its mirror has told */
-    guint timeline;       /* of etcd, when the mirror last heard of it */
-    gboolean observed;    /* its mirror was told something that etcd does not have */
-    gboolean regressed;   /* its mirror saw etcd go back, and nobody has confirmed since */
-    gint64 regressed_rev; /* … and was at this revision then */
+    guint mirrored;    /* objects in the mirror at mirror_rev */
+    guint64 digest;    /* of what its mirror has told */
+    guint timeline;    /* of etcd, when the mirror last heard of it */
+    gboolean observed; /* its mirror was told something that etcd does not have */
+    /* Of cache-evictor and of snapshot-cleaner: it saw that etcd was restored, and nobody has confirmed it. */
+    gboolean regressed[SIM_BRAKES];
+    gint64 regressed_rev[SIM_BRAKES]; /* … and was at this revision then */
     /* agents */
     const char *pool;
     const char *set, *zone;
@@ -381,6 +389,8 @@ void sim_check_unknown(const char *client, const LhTxnRequest *txn, gpointer sim
 void sim_check_mirror_applied(SimProcess *process, gint64 revision);
 void sim_check_mirror_still(SimProcess *process); /* it has not changed but by going on */
 void sim_check_mirror_regressed(SimProcess *process, gint64 from, gint64 to);
+/* It has read a marker of the revision. */
+void sim_check_newer_marker(SimProcess *process, gint64 revision);
 void sim_check_fold(SimProcess *process);
 
 /* ---- sim_parse.c ---- */
@@ -434,6 +444,10 @@ SimBucket *sim_bucket_new(void);
 void sim_bucket_free(SimBucket *bucket);
 /* A snapshot's objects; the data plane's. */
 void sim_bucket_put(Sim *sim, const char *uri);
+/* One object of an upload that takes its time: even parts lie in @uri directly. */
+void sim_bucket_put_part(Sim *sim, const char *uri, guint part);
+/* What etcd's clock says. */
+gint64 sim_etcd_wall(const Sim *sim);
 /* The process's way to it; ends with lh_store_free. */
 LhObjectStore *sim_store_new(SimProcess *process);
 void sim_store_trouble(Sim *sim);

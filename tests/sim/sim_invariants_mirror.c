@@ -123,8 +123,10 @@ void sim_check_mirror_regressed(SimProcess *process, gint64 from, gint64 to)
                  "%s takes etcd for restored: from %" G_GINT64_FORMAT " to %" G_GINT64_FORMAT,
                  process->client, from, to);
     process->mirror_rev = to;
-    process->regressed = TRUE;
-    process->regressed_rev = to;
+    for (int i = 0; i < SIM_BRAKES; i++) {
+        process->regressed[i] = TRUE;
+        process->regressed_rev[i] = to;
+    }
 }
 
 /* ---- fold = rebuild ---- */

@@ -101,9 +101,16 @@ static void read_again(const LhKv *kv, gpointer data)
     inv_change_clear(&change);
 }
 
+/* A Confirmation that the backup does not have. */
+static gboolean is_lost(gpointer hash, gpointer revision, gpointer data)
+{
+    (void)hash;
+    return *(const gint64 *)revision > fake_etcd_revision(((Sim *)data)->server);
+}
+
 void sim_model_restored(Sim *sim)
 {
-    g_hash_table_remove_all(sim->confirmed);
+    g_hash_table_foreach_remove(sim->confirmed, is_lost, sim);
     g_autofree char *end = lh_etcd_prefix_end(SIM_PREFIX);
     inv_restored(&sim->model, sim_now(sim), sim_wall(sim));
     g_array_set_size(sim->digests, 0);

@@ -285,6 +285,33 @@ static void finish_snapshot(Sim *sim, SimProcess *process, const char *name, gin
     put_snapshot(sim, name, uri, FALSE);
 }
 
+static void publish_uploaded(Sim *sim, SimProcess *process, const char *name, gint64 number)
+{
+    g_autofree char *key = lh_key(LH_KIND_SNAPSHOT, name);
+    g_autofree char *uri = g_strdup_printf("s3://bucket/%s/", name);
+    (void)process;
+    (void)number;
+    if (sim_kv(sim, key) == NULL)
+        put_snapshot(sim, name, uri, FALSE);
+}
+
+/* Part by part, for up to a minute, and then it is published. Some die in the middle, and the next one begins
+ * anew in the same place, which may be an orphan by then. @number: tries * 10 + part. */
+static void upload(Sim *sim, SimProcess *process, const char *name, gint64 number)
+{
+    g_autofree char *uri = g_strdup_printf("s3://bucket/%s/", name);
+    gint64 tries = number / 10, part = number % 10;
+    sim_bucket_put_part(sim, uri, (guint)part);
+    if (part == 3) {
+        sim_later(sim, sim_between(sim, 0, 15000), publish_uploaded, NULL, name, 0);
+    } else if (tries < 3 && sim_chance(sim, 25)) {
+        sim->counters.uploads_again++;
+        sim_later(sim, sim_between(sim, 1000, 150000), upload, NULL, name, (tries + 1) * 10);
+    } else {
+        sim_later(sim, sim_between(sim, 0, 15000), upload, process, name, number + 1);
+    }
+}
+
 /* "s<service>-<number>" */
 static void publish(Sim *sim)
 {
@@ -298,6 +325,11 @@ static void publish(Sim *sim)
     if (sim_chance(sim, 12)) {
         put_snapshot(sim, name, uri, TRUE);
         sim_later(sim, sim_between(sim, 500, 30000), finish_snapshot, NULL, name, 0);
+        return;
+    }
+    if (sim_chance(sim, 30)) {
+        sim->counters.uploads++;
+        upload(sim, NULL, name, 0);
         return;
     }
     if (sim_chance(sim, 4) && sim->people->published > 1) {

@@ -43,12 +43,11 @@ static const LhMirrorFuncs mirror_funcs = {
     .regressed = on_regressed,
 };
 
-/* etcd's clock is right. */
 static void tell_clock(gpointer data)
 {
     SimProcess *process = data;
     process->etcd_clock = NULL;
-    process->clock_done(sim_wall(process->sim), NULL, process->clock_data);
+    process->clock_done(sim_etcd_wall(process->sim), NULL, process->clock_data);
 }
 
 static void ask_clock(gpointer data, void (*done)(gint64, const GError *, gpointer),
@@ -149,7 +148,8 @@ void sim_process_start(SimProcess *process)
     if (process->state != SIM_DOWN)
         return;
     process->starts++;
-    process->doomed = process->regressed = FALSE;
+    process->doomed = FALSE;
+    memset(process->regressed, 0, sizeof process->regressed);
     if (process->unknown == NULL)
         process->unknown = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     g_hash_table_remove_all(process->unknown);

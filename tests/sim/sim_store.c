@@ -1,7 +1,8 @@
 /*
  * A bucket that all managers share, in virtual time: what people put there, what managers delete. Each
  * manager reaches it through a store of its own, whose work ends when the process dies. Faults: lists that
- * fail, stop half-way or say that there is nothing, deletions that fail half-way, a clock that is off.
+ * fail, stop half-way or say that there is nothing, deletions that fail half-way, a clock that is off, a marker
+ * that is gone or another's.
  *
  * The first thing here that is checked is each deletion, at the moment at which it happens: that it was
  * committed for exactly this uri, and that nothing else lies there that somebody still has a right to.
@@ -26,8 +27,8 @@ typedef struct {
 
 struct SimBucket {
     GTree *objects; /* "s3://bucket/key" -> Object */
-    gboolean lists_fail, lists_lie, erases_fail;
-    gint64 clock_off_ms, lied_ms;
+    gboolean lists_fail, lists_lie, erases_fail, foreign;
+    gint64 clock_off_ms, etcd_off_ms, lied_ms;
 };
 
 typedef struct {
@@ -41,12 +42,14 @@ typedef struct {
     Store *store;
     LhStoreOp id;
     LhStoreWork work;
-    char *uri, *name, *text, *last;
+    char *uri, *name, *text, *over, *last;
     LhStorePageFunc page;
     LhStoreDoneFunc done;
     gpointer data;
     LhTimer *timer;
     gint64 count, bytes;
+    LhStoreKnown known; /* of a flat erase */
+    gboolean looked;    /* … which has found that */
 } Op;
 
 static gint by_key(gconstpointer a, gconstpointer b, gpointer data)
@@ -89,6 +92,12 @@ void sim_bucket_put(Sim *sim, const char *uri)
 {
     put(sim, uri, "part-0", 10, NULL);
     put(sim, uri, "deep/part-1", 10, NULL);
+}
+
+void sim_bucket_put_part(Sim *sim, const char *uri, guint part)
+{
+    g_autofree char *name = g_strdup_printf("%spart-%u", part % 2 == 0 ? "" : "deep/", part);
+    put(sim, uri, name, 10, NULL);
 }
 
 /* The first object below @uri after @last (NULL: of all); NULL: none. */
@@ -167,6 +176,27 @@ static void check_erase(SimProcess *process, const char *uri, LhStoreWork work)
             sim_fail(sim, GROUP, "%s is deleted, and there is replica %s", uri, (char *)key);
 }
 
+/* What nobody knows is let alone for a grace: whoever uploads first and publishes then has so much time. */
+static void check_age(SimProcess *process, const char *key, const Object *object)
+{
+    Sim *sim = process->sim;
+    gint64 grace_ms = inv_settings(&sim->model, LH_CLEANER)->orphan_grace_ms;
+    if (process->timeline == fake_etcd_timeline(sim->server) &&
+        object->modified_ms + grace_ms > sim_wall(sim))
+        sim_fail(sim, GROUP,
+                 "%s is deleted by %s as nobody's, %" G_GINT64_FORMAT " ms after it came", key,
+                 process->client, sim_wall(sim) - object->modified_ms);
+}
+
+/* When it begins: at that moment the root is marked as ours. */
+static void check_marker(SimProcess *process, const char *uri)
+{
+    const Object *marker = g_tree_lookup(process->sim->bucket->objects, SIM_ROOT LH_CLEANER_MARKER);
+    if (marker == NULL || strstr(marker->text, "\"root\":\"" SIM_ROOT "\"") == NULL)
+        sim_fail(process->sim, GROUP, "%s is deleted by %s, and the root's marker is %s", uri,
+                 process->client, marker == NULL ? "not there" : marker->text);
+}
+
 /* Data that is there is not called missing. */
 static void check_missing(Sim *sim, const SimChange *change)
 {
@@ -214,6 +244,7 @@ static void op_free(gpointer data)
     g_free(op->uri);
     g_free(op->name);
     g_free(op->text);
+    g_free(op->over);
     g_free(op->last);
     g_free(op);
 }
@@ -264,20 +295,56 @@ static void walk(Op *op, SimBucket *bucket)
                LH_ERR_IO, NULL);
 }
 
+/* The next one directly in it. */
+static GTreeNode *next_in(SimBucket *bucket, const char *uri, const char *last)
+{
+    GTreeNode *node = next_below(bucket, uri, last);
+    while (node != NULL && strchr((const char *)g_tree_node_key(node) + strlen(uri), '/') != NULL)
+        node = next_below(bucket, uri, g_tree_node_key(node));
+    return node;
+}
+
+/* Whether there is no more, and nothing younger, than was known. */
+static gboolean is_known(const Op *op, SimBucket *bucket)
+{
+    LhStoreKnown found = {0};
+    gboolean known = TRUE;
+    for (GTreeNode *node = next_in(bucket, op->uri, NULL); node != NULL;
+         node = next_in(bucket, op->uri, g_tree_node_key(node))) {
+        const Object *object = g_tree_node_value(node);
+        found.objects++;
+        found.bytes += object->size;
+        known &= object->modified_ms <= op->known.until_ms;
+    }
+    return known && found.objects <= op->known.objects && found.bytes <= op->known.bytes;
+}
+
 /* One object at a time, so that anything may come between. */
 static void erase(Op *op, Sim *sim)
 {
     gboolean flat = op->work == LH_STORE_ERASE_FLAT;
-    GTreeNode *node = next_below(sim->bucket, op->uri, op->last);
-    while (flat && node != NULL &&
-           strchr((const char *)g_tree_node_key(node) + strlen(op->uri), '/') != NULL)
-        node = next_below(sim->bucket, op->uri, g_tree_node_key(node));
+    GTreeNode *node = flat ? next_in(sim->bucket, op->uri, NULL)
+                           : next_below(sim->bucket, op->uri, op->last);
+    const Object *object = node == NULL ? NULL : g_tree_node_value(node);
+    if (flat && ((!op->looked && !is_known(op, sim->bucket)) ||
+                 (object != NULL && object->modified_ms > op->known.until_ms))) {
+        sim->counters.left_young++;
+        finish(op, NULL, LH_ERR_CONFLICT, "it is not what was known");
+        return;
+    }
+    if (flat && !op->looked) {
+        op->looked = TRUE;
+        again(op);
+        return;
+    }
     if (node == NULL) {
         finish(op, &(LhStoreAnswer){.objects = op->count, .bytes = -1, .clock_ms = -1}, LH_ERR_IO,
                NULL);
         return;
     }
     check_erase(op->store->process, op->uri, op->work);
+    if (flat)
+        check_age(op->store->process, g_tree_node_key(node), object);
     sim_trace(sim, "%s deletes %s", op->store->process->client, (char *)g_tree_node_key(node));
     g_tree_remove(sim->bucket->objects, g_tree_node_key(node));
     op->count++;
@@ -285,6 +352,12 @@ static void erase(Op *op, Sim *sim)
         finish(op, NULL, LH_ERR_UNAVAILABLE, "it has failed in the middle");
     else
         again(op);
+}
+
+static gint64 marker_revision(const char *text)
+{
+    const char *at = strstr(text, "\"revision\":");
+    return at == NULL ? -1 : g_ascii_strtoll(at + strlen("\"revision\":"), NULL, 10);
 }
 
 static void step(gpointer data)
@@ -306,11 +379,17 @@ static void step(gpointer data)
         erase(op, sim);
         break;
     case LH_STORE_READ:
-        answer.text = object == NULL ? NULL : object->text;
+        if (object != NULL && object->text != NULL)
+            sim_check_newer_marker(op->store->process, marker_revision(object->text));
+        answer.text = answer.version = object == NULL ? NULL : object->text;
         finish(op, object == NULL ? NULL : &answer, LH_ERR_NOT_FOUND,
                object == NULL ? "there is no such object" : NULL);
         break;
     case LH_STORE_WRITE:
+        if (op->over != NULL && strcmp(op->over, object == NULL ? "" : object->text) != 0) {
+            finish(op, NULL, LH_ERR_CONFLICT, "somebody else has written it");
+            break;
+        }
         put(sim, op->uri, op->name, (gint64)strlen(op->text), op->text);
         finish(op, &answer, LH_ERR_IO, NULL);
         break;
@@ -332,10 +411,14 @@ static LhStoreOp store_work(LhObjectStore *base, const LhStoreRequest *request,
         .uri = g_strdup(request->uri),
         .name = g_strdup(request->name),
         .text = g_strdup(request->text),
+        .over = g_strdup(request->over),
+        .known = request->known,
         .page = page,
         .done = done,
         .data = data,
     };
+    if (op->work == LH_STORE_ERASE || op->work == LH_STORE_ERASE_FLAT)
+        check_marker(store->process, op->uri);
     g_hash_table_insert(store->ops, &op->id, op);
     again(op);
     return op->id;
@@ -375,19 +458,41 @@ static void mend(Sim *sim, SimProcess *process, const char *text, gint64 number)
     if (sim->bucket->lists_lie)
         sim->bucket->lied_ms = sim_now(sim);
     sim->bucket->lists_fail = sim->bucket->lists_lie = sim->bucket->erases_fail = FALSE;
-    sim->bucket->clock_off_ms = 0;
+    sim->bucket->clock_off_ms = sim->bucket->etcd_off_ms = 0;
+    if (sim->bucket->foreign) /* somebody who knows that it is the right bucket */
+        g_tree_remove(sim->bucket->objects, SIM_ROOT LH_CLEANER_MARKER);
+    sim->bucket->foreign = FALSE;
+}
+
+gint64 sim_etcd_wall(const Sim *sim)
+{
+    return sim_wall(sim) + sim->bucket->etcd_off_ms;
+}
+
+/* Far enough to be noticed by whoever's own clock is nearly right. */
+static gint64 off(Sim *sim)
+{
+    gint64 ms = sim_between(sim, 70000, 200000);
+    return sim_chance(sim, 50) ? ms : -ms;
 }
 
 void sim_store_trouble(Sim *sim)
 {
     SimBucket *bucket = sim->bucket;
-    guint which = (guint)sim_below(sim, 4);
-    if (bucket->lists_fail || bucket->lists_lie || bucket->erases_fail || bucket->clock_off_ms != 0)
+    guint which = (guint)sim_below(sim, 7);
+    if (bucket->lists_fail || bucket->lists_lie || bucket->erases_fail ||
+        bucket->clock_off_ms != 0 || bucket->etcd_off_ms != 0 || bucket->foreign)
         return;
     bucket->lists_fail = which == 0;
     bucket->lists_lie = which == 1;
     bucket->erases_fail = which == 2;
-    bucket->clock_off_ms = which == 3 ? sim_between(sim, -200000, 200000) : 0;
+    bucket->clock_off_ms = which == 3 ? off(sim) : 0;
+    bucket->etcd_off_ms = which == 4 ? off(sim) : 0;
+    bucket->foreign = which == 5;
+    if (which == 5)
+        put(sim, SIM_ROOT, LH_CLEANER_MARKER, 1, "{\"root\":\"s3://alias/\",\"revision\":1}");
+    if (which == 6)
+        g_tree_remove(bucket->objects, SIM_ROOT LH_CLEANER_MARKER);
     if (bucket->lists_lie)
         bucket->lied_ms = sim_now(sim) + 60000;
     sim->counters.bucket_troubles++;

@@ -196,7 +196,14 @@ static void other_decided_kinds_are_printed_whole(void **state)
                    "\"firstSeen\":\"1970-01-01T00:00:00.000Z\"}");
     assert_printed(LH_KIND_BRAKE, "{\"revision\":1,\"since\":0,\"planHash\":\"h\",\"of\":50}",
                    "{\"revision\":1,\"since\":\"1970-01-01T00:00:00.000Z\",\"planHash\":\"h\","
-                   "\"eligible\":0,\"of\":50}");
+                   "\"eligible\":0,\"of\":50,\"cause\":\"much\"}");
+    static const char restored[] =
+        "{\"revision\":1,\"since\":\"1970-01-01T00:00:00.000Z\",\"planHash\":\"h\",\"eligible\":0,"
+        "\"of\":0,\"cause\":\"restored\",\"basis\":\"b\",\"markers\":[\"0123@9\"]}";
+    assert_printed(LH_KIND_BRAKE, restored, restored);
+    assert_refused(LH_KIND_BRAKE,
+                   "{\"revision\":1,\"since\":0,\"planHash\":\"h\",\"cause\":\"other\"}",
+                   "cause: is \"other\", must be one of much, restored, hold");
     assert_printed(LH_KIND_EVENT, "{\"time\":0,\"type\":\"Warning\",\"object\":\"services/a\"}",
                    "{\"time\":\"1970-01-01T00:00:00.000Z\",\"type\":\"Warning\","
                    "\"object\":\"services/a\",\"count\":1}");

@@ -23,7 +23,7 @@ typedef struct {
     guint answers, pages;
     GString *names;
     gint64 objects, bytes, clock_ms;
-    char *text;
+    char *text, *version;
     GError *error;
     gboolean stop_after_page;
     LhStoreOp op;
@@ -57,6 +57,8 @@ static void on_done(const LhStoreAnswer *answer, const GError *error, gpointer d
     lab->clock_ms = answer->clock_ms;
     g_free(lab->text);
     lab->text = g_strdup(answer->text);
+    g_free(lab->version);
+    lab->version = g_strdup(answer->version);
 }
 
 static void await(Lab *lab)
@@ -86,6 +88,8 @@ static void walk(Lab *lab, const char *root)
     await(lab);
 }
 
+static const LhStoreKnown anything = {G_MAXINT64, G_MAXINT64, G_MAXINT64};
+
 static void erase(Lab *lab, const char *below, gboolean deep)
 {
     g_autofree char *uri = g_str_has_prefix(below, "file:") || g_str_has_prefix(below, "s3:")
@@ -93,7 +97,20 @@ static void erase(Lab *lab, const char *below, gboolean deep)
                                : g_strconcat(lab->root, below, NULL);
 
     begin(lab);
-    lh_store_erase(lab->f->store, uri, deep, on_done, lab);
+    if (deep)
+        lh_store_erase(lab->f->store, uri, on_done, lab);
+    else
+        lh_store_erase_flat(lab->f->store, uri, &anything, on_done, lab);
+    await(lab);
+}
+
+static void erase_known(Lab *lab, const char *below, gint64 objects, gint64 bytes, gint64 until_ms)
+{
+    const LhStoreKnown known = {objects, bytes, until_ms};
+    g_autofree char *uri = g_strconcat(lab->root, below, NULL);
+
+    begin(lab);
+    lh_store_erase_flat(lab->f->store, uri, &known, on_done, lab);
     await(lab);
 }
 
@@ -170,6 +187,7 @@ static int teardown(void **state)
     g_string_free(lab->names, TRUE);
     g_clear_error(&lab->error);
     g_free(lab->text);
+    g_free(lab->version);
     g_free(lab->root);
     g_free(lab->dir);
     g_free(lab);
@@ -250,6 +268,36 @@ static void a_flat_erase_leaves_what_lies_deeper(void **state)
     assert_string_equal(lab->names->str, "d/in/z");
 }
 
+/* Whoever uploads there again loses nothing. */
+static void a_flat_erase_takes_only_what_was_known(void **state)
+{
+    Lab *lab = *state;
+    gint64 soon = g_get_real_time() / 1000 + 60000, past = soon - 120000;
+
+    put(lab, "d/w", "1");
+    put(lab, "d/x", "12");
+    put(lab, "d/y", "123");
+    put(lab, "d/in/z", "1");
+    erase_known(lab, "d/", 3, 6, past); /* all are younger */
+    refused(lab, LH_ERR_CONFLICT);
+    erase_known(lab, "d/", 2, 6, soon); /* one more, and three come on two pages */
+    refused(lab, LH_ERR_CONFLICT);
+    erase_known(lab, "d/", 3, 5, soon); /* one of them has grown */
+    refused(lab, LH_ERR_CONFLICT);
+    walk(lab, lab->root);
+    assert_int_equal(lab->objects, 4);
+    erase_known(lab, "d/", 3, 6, soon);
+    well(lab);
+    assert_int_equal(lab->objects, 3);
+    put(lab, "d/x", "1"); /* what an earlier one has left, and nothing */
+    erase_known(lab, "d/", 3, 6, soon);
+    well(lab);
+    assert_int_equal(lab->objects, 1);
+    erase_known(lab, "d/", 3, 6, past);
+    well(lab);
+    assert_true(has(lab, "d/in/z"));
+}
+
 static void what_lies_outside_is_refused(void **state)
 {
     Lab *lab = *state;
@@ -288,7 +336,7 @@ static void a_marker_is_written_and_read(void **state)
     for (guint i = 0; i < 2; i++) { /* and written over */
         g_autofree char *text = g_strdup_printf("{\"revision\":%u}\n", i);
         begin(lab);
-        lh_store_write(lab->f->store, lab->root, ".leasehold", text, on_done, lab);
+        lh_store_write(lab->f->store, lab->root, ".leasehold", text, NULL, on_done, lab);
         await(lab);
         well(lab);
         begin(lab);
@@ -299,6 +347,67 @@ static void a_marker_is_written_and_read(void **state)
     }
     walk(lab, lab->root);
     assert_string_equal(lab->names->str, ".leasehold"); /* and nothing of its making is left */
+}
+
+static void write_over(Lab *lab, const char *text, const char *over)
+{
+    begin(lab);
+    lh_store_write(lab->f->store, lab->root, ".leasehold", text, over, on_done, lab);
+    await(lab);
+}
+
+static void read_marker(Lab *lab)
+{
+    begin(lab);
+    lh_store_read(lab->f->store, lab->root, ".leasehold", on_done, lab);
+    await(lab);
+    well(lab);
+}
+
+/* Whoever looked before somebody else has written, writes nothing. */
+static void a_marker_is_written_only_over_what_was_read(void **state)
+{
+    Lab *lab = *state;
+    gboolean is_swift = lab->server == NULL && g_str_has_prefix(lab->root, "s3:");
+
+    write_over(lab, "one", "");
+    well(lab);
+    if (!is_swift) { /* it heeds no conditions on a PUT: there they must only do no harm */
+        write_over(lab, "two", "");
+        refused(lab, LH_ERR_CONFLICT);
+    }
+    read_marker(lab);
+    assert_string_equal(lab->text, "one");
+    g_autofree char *first = g_strdup(lab->version);
+    assert_non_null(first);
+    write_over(lab, "two", first);
+    well(lab);
+    if (is_swift)
+        return;
+    write_over(lab, "three", first);
+    refused(lab, LH_ERR_CONFLICT);
+    read_marker(lab);
+    assert_string_equal(lab->text, "two");
+    assert_string_not_equal(lab->version, first);
+}
+
+/* Then it is as good as without. */
+static void a_server_without_conditions_is_written_to(void **state)
+{
+    Lab *lab = *state;
+    const S3Fault unknown = {.match = "If-None-Match",
+                             .times = 20,
+                             .kind = S3_FAULT_REPLY,
+                             .status = 501,
+                             .code = "NotImplemented"};
+
+    lab->f->tuning.attempts = 2;
+    open_store(lab->f);
+    s3_faults_add(lab->server, &unknown);
+    write_over(lab, "one", "");
+    well(lab);
+    read_marker(lab);
+    assert_string_equal(lab->text, "one");
 }
 
 static void the_clock_is_told(void **state)
@@ -377,6 +486,37 @@ static void a_directory_that_cannot_be_read_is_an_error(void **state)
     well(lab);
     assert_int_equal(lab->objects, 0);
     (void)dir;
+}
+
+/* A volume that is mounted in a root is a place of its own: here /dev/shm in /dev. */
+static void what_is_mounted_below_a_root_is_left_alone(void **state)
+{
+    Lab *lab = *state;
+    g_autofree char *dir = g_strdup("/dev/shm/leasehold-XXXXXX");
+    struct stat dev, shm;
+
+    if (stat("/dev", &dev) != 0 || stat("/dev/shm", &shm) != 0 || dev.st_dev == shm.st_dev ||
+        g_mkdtemp(dir) == NULL) {
+        skip();
+        return;
+    }
+    g_autofree char *file = g_build_filename(dir, "x", NULL);
+    g_autofree char *uri = g_strconcat("file://", dir, "/", NULL);
+    write_text(file, "1");
+    lab->roots[0] = "file:///dev/";
+    open_store(lab->f);
+    walk(lab, "file:///dev/");
+    refused(lab, LH_ERR_FORBIDDEN);
+    erase(lab, uri, TRUE);
+    refused(lab, LH_ERR_FORBIDDEN);
+    erase(lab, uri, FALSE);
+    refused(lab, LH_ERR_FORBIDDEN);
+    assert_true(g_file_test(file, G_FILE_TEST_EXISTS));
+    lab->roots[0] = "file:///dev/shm/"; /* a root may be a mount */
+    open_store(lab->f);
+    erase(lab, uri, TRUE);
+    well(lab);
+    assert_false(g_file_test(dir, G_FILE_TEST_EXISTS));
 }
 
 /* ---- a server that fails and lies ---- */
@@ -492,6 +632,69 @@ static void what_is_said_to_be_deleted_is_looked_for(void **state)
     refused(lab, LH_ERR_UNAVAILABLE);
 }
 
+/* A store that does not say when an object was written. */
+static void what_has_no_age_is_young(void **state)
+{
+    Lab *lab = *state;
+    const S3Fault ageless = {
+        .match = "delimiter",
+        .times = 1,
+        .kind = S3_FAULT_REPLY,
+        .status = 200,
+        .body = "<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>root/s/x</Key>"
+                "<Size>1</Size></Contents></ListBucketResult>"};
+
+    put(lab, "s/x", "1");
+    s3_faults_add(lab->server, &ageless);
+    erase(lab, "s/", FALSE);
+    refused(lab, LH_ERR_CONFLICT);
+    assert_true(has(lab, "s/x"));
+}
+
+/* Then what lies deeper, which may be somebody's, would go with it. */
+static void a_server_that_heeds_no_delimiter_erases_nothing(void **state)
+{
+    Lab *lab = *state;
+    const S3Fault deep = {.match = "delimiter", .times = 50, .kind = S3_FAULT_DEEP};
+
+    put(lab, "d/x", "1");
+    put(lab, "d/y", "1");
+    put(lab, "d/z/deep", "1"); /* on the second page */
+    s3_faults_add(lab->server, &deep);
+    erase(lab, "d/", FALSE);
+    refused(lab, LH_ERR_INVALID);
+    walk(lab, lab->root);
+    assert_int_equal(lab->objects, 3);
+}
+
+static void roots_that_would_lose_data_are_refused(void **state)
+{
+    static const struct {
+        const char *roots[4], *why;
+    } cases[] = {
+        {{NULL}, NULL},
+        {{"file:///srv/a/", "file:///srv/ab/", "s3://a/"}, NULL},
+        {{"s3://b/x/", "s3://b/xy/", "s3://bb/"}, NULL},
+        {{"file:///"}, "whole file system"},
+        {{"s3://b/", "file:///"}, "whole file system"},
+        {{"s3://b/", "s3://b/x/"}, "s3://b/x/: lies in s3://b/"},
+        {{"s3://c/", "s3://b/x/y/", "s3://b/x/"}, "s3://b/x/y/: lies in s3://b/x/"},
+        {{"file:///a/", "file:///a"}, "equals"},
+    };
+
+    (void)state;
+    for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autoptr(GError) error = NULL;
+        g_auto(GStrv) roots = lh_store_roots(cases[i].roots, &error);
+        assert_null(error);
+        gboolean may = lh_store_roots_deletable((const char *const *)roots, &error);
+        if (may != (cases[i].why == NULL))
+            fail_msg("case %u: %s", i, error == NULL ? "is taken" : error->message);
+        if (!may && strstr(error->message, cases[i].why) == NULL)
+            fail_msg("%s", error->message);
+    }
+}
+
 static int start_swift(void **state)
 {
     g_autoptr(GError) error = NULL;
@@ -524,16 +727,26 @@ int main(void)
     const struct CMUnitTest tests[] = {
         EVERYWHERE(only_the_prefix_is_erased),
         EVERYWHERE(a_flat_erase_leaves_what_lies_deeper),
+        EVERYWHERE(a_flat_erase_takes_only_what_was_known),
         EVERYWHERE(what_lies_outside_is_refused),
         EVERYWHERE(a_marker_is_written_and_read),
+        EVERYWHERE(a_marker_is_written_only_over_what_was_read),
         EVERYWHERE(the_clock_is_told),
         EVERYWHERE(a_cancelled_walk_tells_no_more),
         cmocka_unit_test_setup_teardown(links_are_deleted_not_followed, setup_files, teardown),
         cmocka_unit_test_setup_teardown(a_directory_that_cannot_be_read_is_an_error, setup_files,
                                         teardown),
+        cmocka_unit_test_setup_teardown(what_is_mounted_below_a_root_is_left_alone, setup_files,
+                                        teardown),
         cmocka_unit_test_setup_teardown(an_error_in_the_middle_is_an_error, setup_faults, teardown),
         cmocka_unit_test_setup_teardown(a_list_that_failed_is_not_empty, setup_faults, teardown),
         cmocka_unit_test_setup_teardown(what_is_said_to_be_deleted_is_looked_for, setup_faults,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_server_that_heeds_no_delimiter_erases_nothing,
+                                        setup_faults, teardown),
+        cmocka_unit_test(roots_that_would_lose_data_are_refused),
+        cmocka_unit_test_setup_teardown(what_has_no_age_is_young, setup_faults, teardown),
+        cmocka_unit_test_setup_teardown(a_server_without_conditions_is_written_to, setup_faults,
                                         teardown),
     };
 

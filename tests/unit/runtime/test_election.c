@@ -424,15 +424,13 @@ static void a_lost_lease_ends_the_epoch(void **state)
 }
 
 /* @confirmed_at -1: not confirmed. */
-static void put_brake(Lab *lab, gint64 revision, gint64 confirmed_at)
+static void put_brake(Lab *lab, const char *cause, gint64 revision, gint64 confirmed_at)
 {
+    g_autofree char *at = g_strdup_printf(",\"confirmedAt\":%" G_GINT64_FORMAT, confirmed_at);
     g_autofree char *value = g_strdup_printf("{\"revision\":%" G_GINT64_FORMAT
-                                             ",\"since\":1,\"planHash\":\"a\""
-                                             ",\"confirmedAt\":%" G_GINT64_FORMAT "}",
-                                             revision, confirmed_at);
-    g_autofree char *open = g_strdup_printf(
-        "{\"revision\":%" G_GINT64_FORMAT ",\"since\":1,\"planHash\":\"a\"}", revision);
-    put(lab, "decided/brakes/" NAME, confirmed_at >= 0 ? value : open);
+                                             ",\"since\":1,\"planHash\":\"a\",\"cause\":\"%s\"%s}",
+                                             revision, cause, confirmed_at >= 0 ? at : "");
+    put(lab, "decided/brakes/" NAME, value);
 }
 
 /* A Brake that was confirmed comes back with the backup: it lifts nothing. */
@@ -443,7 +441,7 @@ static void a_confirmed_brake_that_comes_back_lifts_nothing(void **state)
     lab_manager(lab, "m0");
     lab->may_repeat = TRUE;
     wait_for(lab, one_leads, 1000);
-    put_brake(lab, fake_etcd_revision(lab->server), 5);
+    put_brake(lab, "restored", fake_etcd_revision(lab->server), 5);
     pass(lab, 100);
     FakeEtcdBackup *backup = fake_etcd_backup(lab->server);
     g_autofree char *key = g_strconcat("/leasehold/decided/brakes/", NAME, NULL);
@@ -486,16 +484,20 @@ static void a_restored_backup_begins_anew(void **state)
         assert_true(script.last.regressed);
         assert_in_range(script.last.regressed_rev, 1, fake_etcd_revision(lab->server));
         /* Of a plan before it, whoever wrote it; then of one after it. */
-        put_brake(lab, script.last.regressed_rev - 1, 5);
+        put_brake(lab, "restored", script.last.regressed_rev - 1, 5);
         publish(lab, 20, 1);
         wait_for(lab, quiet, 1000);
         assert_true(script.last.regressed);
-        put_brake(lab, script.last.regressed_rev, -1);
+        put_brake(lab, "restored", script.last.regressed_rev, -1);
         publish(lab, 21, 1);
         wait_for(lab, quiet, 1000);
         assert_true(script.last.regressed);
-        put_brake(lab, script.last.regressed_rev, 5);
+        put_brake(lab, "much", script.last.regressed_rev, 5); /* of something else */
         publish(lab, 22, 1);
+        wait_for(lab, quiet, 1000);
+        assert_true(script.last.regressed);
+        put_brake(lab, "restored", script.last.regressed_rev, 5);
+        publish(lab, 23, 1);
         wait_for(lab, quiet, 1000);
         assert_false(script.last.regressed);
         assert_true(lh_runtime_epoch(only->runtime, NAME) <= fake_etcd_revision(lab->server));

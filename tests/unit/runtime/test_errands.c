@@ -189,6 +189,57 @@ static void a_paused_or_stopping_controller_wants_nothing(void **state)
     outside_end(lab);
 }
 
+/* An answer proves that etcd was restored, and the watch does not know yet. */
+static void errands_end_when_the_mirror_is_in_doubt(void **state)
+{
+    Lab *lab = lab_new(6);
+    Manager *manager = outside_manager(lab, "m0");
+
+    wait_for(lab, one_leads, 10000);
+    pass(lab, 1000);
+    assert_string_equal(outsides[0].wanted->str, "probe:7/1 ");
+    lh_mirror_doubt(manager->mirror);
+    assert_string_equal(outsides[0].wanted->str, "");
+    pass(lab, 20000);
+    assert_string_equal(outsides[0].wanted->str, "probe:7/1 "); /* it leads anew, and looks anew */
+    outside_end(lab);
+}
+
+static void plan_a_write(const Index *index, const LhPlanContext *context, LhPlan *plan)
+{
+    (void)index;
+    (void)context;
+    lh_plan_begin(plan);
+    lh_plan_delete(plan, LH_KIND_REPLICA, "x.default.0", 1, "any", "any");
+    lh_plan_end(plan);
+}
+
+/* Plans fail, and wait ever longer; what is not wanted any more ends all the same. */
+static void errands_do_not_wait_for_a_plan(void **state)
+{
+    Lab *lab = lab_new(7);
+    Manager *manager = outside_manager(lab, "m0");
+
+    wait_for(lab, one_leads, 10000);
+    script.plan = plan_a_write;
+    fake_etcd_set_nospace(lab->server, TRUE, 0);
+    lab->may_repeat = TRUE;
+    publish(lab, 0, 1);
+    pass(lab, 60000);
+    guint plans = script.plans;
+    while (script.plans == plans)
+        sim_world_step(lab->world);
+    pass(lab, 100);
+    plans = script.plans;
+    assert_string_equal(outsides[0].wanted->str, "probe:7/1 ");
+    pass(lab, 300);
+    answer(manager, 1, NULL);
+    pass(lab, 100);
+    assert_int_equal(script.plans, plans);
+    assert_string_equal(outsides[0].wanted->str, "");
+    outside_end(lab);
+}
+
 /* A list brings what etcd has; what etcd never had stays. A key of that name is of no kind. */
 static void a_relist_leaves_observations_alone(void **state)
 {
@@ -239,6 +290,8 @@ int main(void)
         cmocka_unit_test(an_errand_is_asked_for_until_it_is_answered),
         cmocka_unit_test(nothing_is_wanted_without_leadership),
         cmocka_unit_test(errands_end_at_the_deadline),
+        cmocka_unit_test(errands_end_when_the_mirror_is_in_doubt),
+        cmocka_unit_test(errands_do_not_wait_for_a_plan),
         cmocka_unit_test(a_paused_or_stopping_controller_wants_nothing),
         cmocka_unit_test(a_relist_leaves_observations_alone),
         cmocka_unit_test(a_replayed_observation_gives_the_same_plan),
