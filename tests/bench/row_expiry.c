@@ -5,6 +5,7 @@
  * files, snapshots that are retired. The manager's CPU is that until it is at rest.
  */
 #include "api/decided.h"
+#include "controllers/cleaner.h"
 #include "nodes.h"
 #include "rows.h"
 
@@ -64,6 +65,26 @@ static gboolean all_seen(gpointer data)
         if (seen->seen[s] < seen->wanted)
             return FALSE;
     return TRUE;
+}
+
+/* A root that is not empty, and has no marker, is left alone until somebody confirms it: so a manager finds
+ * it empty, and marks it. */
+static gboolean is_marked(gpointer root)
+{
+    g_autofree char *marker = g_build_filename(root, LH_CLEANER_MARKER, NULL);
+
+    return g_file_test(marker, G_FILE_TEST_EXISTS);
+}
+
+static void mark(const ClusterOptions *options, char *dir)
+{
+    const char *const extra[] = {"--object-store-roots", options->root, NULL};
+    Cluster *empty = cluster_imagine(options);
+    Process *manager = manager_start(empty, "manager-marks", extra);
+
+    bench_poll(is_marked, dir, 20, WITHIN_MS, "%s has its marker", options->root);
+    process_stop(manager);
+    cluster_free(empty);
 }
 
 static guint expiring(const Cluster *cluster)
@@ -130,8 +151,12 @@ void row_expiry(void)
         .assigned = TRUE,
         .live = TRUE,
     };
-    Cluster *cluster = cluster_new(&o);
+    Cluster *cluster;
 
+    if (g_mkdir_with_parents(dir, 0700) != 0)
+        bench_fail("%s cannot be made", dir);
+    mark(&o, dir);
+    cluster = cluster_new(&o);
     cluster_write_files(cluster);
     cluster_put_accepted(cluster, "settings/snapshot-cleaner",
                          "{\"brakePercent\":100,\"buffer\":\"0s\",\"deletesPerSecond\":10000}");
