@@ -16,11 +16,12 @@
 
 #include <string.h>
 
-#define ROOT        "s3://leasehold-snapshots-production-eu-central-1/"
-#define MOST_PLANS  1000
-#define ASSIGNMENTS "decided/assignments/"
-#define MOST_RATIO  1.5
-#define IDLE_PLANS  200
+#define ROOT               "s3://leasehold-snapshots-production-eu-central-1/"
+#define DELETES_PER_SECOND 10000 /* as folded_fill_rest has it: of more, the rest waits */
+#define MOST_PLANS         1000
+#define ASSIGNMENTS        "decided/assignments/"
+#define MOST_RATIO         1.5
+#define IDLE_PLANS         200
 
 enum { EVICTOR, CLEANER, N_CONTROLLERS };
 enum { NOTHING, N_COUNTS = N_EXPIRIES + 1 }; /* nothing due, and each of sizes.expiries */
@@ -39,7 +40,7 @@ typedef struct {
 
 /* us for each expiry; of NOTHING for each plan */
 static double costs[N_CONTROLLERS][N_COUNTS][N_FLEETS];
-static double roots_ms[N_FLEETS];
+static double roots_ms[N_FLEETS], lately_us[N_FLEETS];
 
 /* ---- asking ---- */
 
@@ -198,23 +199,19 @@ static void expire(Fleet *fleet, guint n, Samples *const *samples)
         bench_fail("%u Deletions are decided, but %u snapshots retired", fleet->decided, left);
 }
 
-/* One plan while nothing is due: what every change in the fleet costs. */
-static void idle(Fleet *fleet, guint size)
+/* One plan while nothing is to be done: what every change in the fleet costs. */
+static double idle_us(const Fleet *fleet, const LhController *controller)
 {
-    static const LhController *const controllers[N_CONTROLLERS] = {&lh_cache_evictor,
-                                                                   &lh_snapshot_cleaner};
+    gint64 cpu = folded_cpu_ns();
 
-    for (guint c = 0; c < N_CONTROLLERS; c++) {
-        gint64 cpu = folded_cpu_ns();
-        for (guint i = 0; i < IDLE_PLANS; i++) {
-            g_autoptr(LhPlan) plan = ask(fleet, controllers[c]);
-            if (lh_plan_groups(plan) > 0)
-                bench_fail("%s has something to do, and nothing has expired", names[c]);
-            if (controllers[c]->errands != NULL)
-                lh_errands_free(ask_errands(fleet, controllers[c]));
-        }
-        costs[c][NOTHING][size] = (double)(folded_cpu_ns() - cpu) / 1000 / IDLE_PLANS;
+    for (guint i = 0; i < IDLE_PLANS; i++) {
+        g_autoptr(LhPlan) plan = ask(fleet, controller);
+        if (lh_plan_groups(plan) > 0)
+            bench_fail("%s has something to do, and nothing has expired", controller->name);
+        if (controller->errands != NULL)
+            lh_errands_free(ask_errands(fleet, controller));
     }
+    return (double)(folded_cpu_ns() - cpu) / 1000 / IDLE_PLANS;
 }
 
 /* ---- fleets ---- */
@@ -230,7 +227,8 @@ static guint all_expiries(void)
 
 static void measure(Fleet *fleet, guint size)
 {
-    idle(fleet, size);
+    costs[EVICTOR][NOTHING][size] = idle_us(fleet, &lh_cache_evictor);
+    costs[CLEANER][NOTHING][size] = idle_us(fleet, &lh_snapshot_cleaner);
     for (guint e = 0; e < N_EXPIRIES; e++) {
         Samples *samples[N_CONTROLLERS] = {samples_new(), samples_new()};
         for (guint r = 0; r < rounds[e]; r++)
@@ -240,6 +238,7 @@ static void measure(Fleet *fleet, guint size)
             g_array_unref(samples[c]);
         }
     }
+    lately_us[size] = idle_us(fleet, &lh_snapshot_cleaner);
 }
 
 static void in_fleet(guint size)
@@ -293,6 +292,10 @@ void row_expiry_cpu(void)
     for (guint c = 0; c < N_CONTROLLERS; c++)
         for (guint n = 0; n < N_COUNTS; n++)
             report(c, n);
+    table_add(
+        bench.table, "x", lately_us[N_FLEETS - 1], "us", NO_AIM, NULL,
+        "CPU of snapshot-cleaner, a plan with nothing to do, after %u Deletions in ten minutes",
+        all_expiries());
     table_add(bench.table, "x", roots_ms[N_FLEETS - 1], "ms", NO_AIM, NULL,
               "CPU of one turn of the loop: the roots become known, and all of %u snapshots may be "
               "deleted one day",
