@@ -158,16 +158,21 @@ static gboolean data_missing(const LhFleet *fleet, const LhFleetSnapshot *snapsh
                              const LhStatus *status, LhCondition *out)
 {
     const LhSnapshot *object = lh_fleet_snapshot_object(snapshot);
-    const char *root = lh_fleet_root_of(fleet, &object->uri);
-    g_autofree char *list = root == NULL ? NULL : lh_cleaner_errand(LH_CLEANER_LIST, root);
-    g_autofree char *name = g_strconcat(LH_CLEANER_MISSING, snapshot->name, NULL);
-    const LhObservation *listed = list == NULL ? NULL : lh_fleet_observed(fleet, LH_CLEANER, list);
+    g_autofree char *name = g_strconcat(LH_CLEANER_MISSING, snapshot->name, NULL), *list = NULL;
     const LhObservation *missing = lh_fleet_observed(fleet, LH_CLEANER, name);
     const LhCondition *before = said(status, "DataMissing");
-    gboolean is = listed != NULL && listed->error == NULL
-                      ? missing != NULL && missing->revision == object->o.mod_rev
-                      : root != NULL && before != NULL;
+    const LhObservation *listed;
+    const char *root;
+    gboolean is;
 
+    if (missing == NULL && before == NULL)
+        return FALSE; /* a million of them: without looking for the listing */
+    root = lh_fleet_root_of(fleet, &object->uri);
+    list = root == NULL ? NULL : lh_cleaner_errand(LH_CLEANER_LIST, root);
+    listed = list == NULL ? NULL : lh_fleet_observed(fleet, LH_CLEANER, list);
+    is = listed != NULL && listed->error == NULL
+             ? missing != NULL && missing->revision == object->o.mod_rev
+             : root != NULL && before != NULL;
     *out = (LhCondition){
         .type = "DataMissing",
         .status = LH_CONDITION_TRUE,
@@ -311,12 +316,26 @@ static void touch_one(LhFleet *fleet, LhFleetSnapshot *snapshot)
     lh_fleet_clean_touch(fleet, snapshot, invalid);
 }
 
+/* Those of a service in the order of their ends, as by_end has them: a million in the order of a hash table
+ * would find nothing of each other in the processor's caches. */
 static void touch_all(LhFleet *fleet)
 {
+    GHashTableIter iter;
+    gpointer record;
     LhFleetSnapshot *snapshot;
 
-    for (gsize at = 0; (snapshot = lh_name_set_next(&fleet->snapshots, &at)) != NULL;)
-        touch_one(fleet, snapshot);
+    g_hash_table_iter_init(&iter, fleet->services);
+    while (g_hash_table_iter_next(&iter, NULL, &record)) {
+        const LhFleetService *service = record;
+        LhSortedPlace place = {0, 0};
+        while ((snapshot = lh_sorted_set_next(&service->by_time, &place)) != NULL)
+            touch_one(fleet, snapshot);
+    }
+    for (gsize at = 0; (snapshot = lh_name_set_next(&fleet->snapshots, &at)) != NULL;) {
+        const LhSnapshot *object = lh_fleet_snapshot_object(snapshot);
+        if (object == NULL || object->live) /* not in by_time */
+            touch_one(fleet, snapshot);
+    }
 }
 
 static void touch_named(LhFleet *fleet, const char *name)

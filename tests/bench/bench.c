@@ -31,9 +31,6 @@ static gboolean on_interrupt(gpointer data)
 
 void bench_begin(const Sizes *sizes)
 {
-    static const char *const args[] = {"--quota-backend-bytes=8589934592", NULL};
-    const char *endpoints[] = {NULL, NULL};
-    const LhEtcdOptions options = {.endpoints = endpoints};
     g_autoptr(GError) error = NULL;
 
     bench.sizes = *sizes;
@@ -44,6 +41,15 @@ void bench_begin(const Sizes *sizes)
     lh_log_setup(LH_LOG_ERROR, LH_LOG_TEXT);
     bench.dir = g_dir_make_tmp("leasehold-bench-XXXXXX", &error);
     bench_must(error, "a directory of its own");
+}
+
+void bench_connect(void)
+{
+    static const char *const args[] = {"--quota-backend-bytes=8589934592", NULL};
+    const char *endpoints[] = {NULL, NULL};
+    const LhEtcdOptions options = {.endpoints = endpoints};
+    g_autoptr(GError) error = NULL;
+
     bench.etcd = etcd_process_new(args, &error);
     bench_must(error, "etcd");
     bench.env = lh_env_glib_new(NULL);

@@ -13,10 +13,16 @@
 #include "table.h"
 #include "tests/fakes/etcd_process.h"
 
+#define N_FLEETS   3
+#define N_EXPIRIES 3
+
 typedef struct {
-    guint replicas, nodes;      /* the cluster of most rows */
-    guint few, many;            /* replicas of the other two clusters of row d */
-    guint snapshots;            /* of rows e and f */
+    guint replicas, nodes;  /* the cluster of most rows */
+    guint few, many;        /* replicas of the other two clusters of row d */
+    guint snapshots;        /* of rows e, f, j and m */
+    guint fleets[N_FLEETS]; /* snapshots of row x, and how many expire */
+    guint expiries[N_EXPIRIES];
+    guint at_once;              /* expiries of row y, of ten times as many snapshots */
     guint services, partitions; /* of row p */
     guint limit_keys;           /* of one round of row a */
     guint limit_rounds, converge_rounds, start_rounds, handover_rounds;
@@ -40,8 +46,10 @@ typedef struct {
 
 extern Bench bench;
 
-/* Starts etcd and connects; registers what ends the program in an orderly way. */
+/* Registers what ends the program in an orderly way. Rows that need no etcd can run then. */
 void bench_begin(const Sizes *sizes);
+/* Starts etcd and connects. */
+void bench_connect(void);
 /* Ends all that was started, prints the table, and ends the program with code 0. */
 G_NORETURN void bench_finish(void);
 /* The same with one line on standard error, and code 1. */

@@ -9,12 +9,13 @@
 #include "api/desired.h"
 #include "base/units.h"
 #include "etcd/lease.h"
+#include "nodes.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define SERVICES       20
 #define PARTITIONS     64
-#define SERIES         (SERVICES * PARTITIONS) /* one snapshot of each ends every minute */
 #define SNAPSHOT_BYTES 343
 #define MINUTE_MS      (60 * 1000)
 #define HOUR_MS        (60 * MINUTE_MS)
@@ -32,19 +33,28 @@ typedef struct {
     char name[64];
 } Identity;
 
+guint cluster_services(const Cluster *cluster)
+{
+    return cluster->o.services > 0 ? cluster->o.services : SERVICES;
+}
+
 static Identity identity_of(const Cluster *cluster, guint i)
 {
-    guint old = cluster->o.snapshots, series = i % SERIES;
-    gint64 minutes = i < old ? -(gint64)(i / SERIES) : 1 + (i - old) / SERIES;
+    guint services = cluster_services(cluster);
+    guint n = services * PARTITIONS; /* one snapshot of each ends every minute */
+    guint old = cluster->o.snapshots, series = i % n;
+    gint64 minutes = i < old ? -(gint64)(i / n) : 1 + (i - old) / n;
     Identity id = {
         .end_ms = cluster->newest_ms + minutes * MINUTE_MS,
         .number = i * G_GUINT64_CONSTANT(0x9e3779b97f4a7c15),
     };
+    if (cluster->o.staggered)
+        id.end_ms -= series * (MINUTE_MS / n) + 1;
     g_autoptr(GDateTime) end = g_date_time_new_from_unix_utc(id.end_ms / 1000);
 
-    series = i < old ? series : (i - old) % SERIES;
-    id.service = series % SERVICES;
-    id.partition = series / SERVICES;
+    series = i < old ? series : (i - old) % n;
+    id.service = series % services;
+    id.partition = series / services;
     g_snprintf(id.name, sizeof id.name, "svc-%02u-%04d%02d%02d-%02d%02d-%04u", id.service,
                g_date_time_get_year(end), g_date_time_get_month(end),
                g_date_time_get_day_of_month(end), g_date_time_get_hour(end),
@@ -52,10 +62,12 @@ static Identity identity_of(const Cluster *cluster, guint i)
     return id;
 }
 
-static char *uri_of(const Identity *id)
+static char *uri_of(const Cluster *cluster, const Identity *id)
 {
     const char *day = id->name + strlen("svc-00-"), *hour = day + strlen("20260131-");
 
+    if (cluster->o.root != NULL)
+        return g_strdup_printf("%s%s/", cluster->o.root, id->name);
     return g_strdup_printf("s3://leasehold-snapshots-production-eu-central-1/"
                            "search-platform.lucene-9.full-index.sealed-segments/"
                            "svc-%02u/%.4s/%.2s/%.2s/%.4s/partition-%04u/%s/",
@@ -72,7 +84,7 @@ void cluster_snapshot(const Cluster *cluster, guint i, char **key, char **value)
     Identity id = identity_of(cluster, i);
     g_autofree char *start = lh_time_format(id.end_ms - MINUTE_MS);
     g_autofree char *end = lh_time_format(id.end_ms);
-    g_autofree char *uri = uri_of(&id);
+    g_autofree char *uri = uri_of(cluster, &id);
 
     *key = g_strconcat("published/snapshots/", id.name, NULL);
     *value = g_strdup_printf(
@@ -80,16 +92,43 @@ void cluster_snapshot(const Cluster *cluster, guint i, char **key, char **value)
         "\"endTime\":\"%s\",\"maxOffset\":%u,\"sizeBytes\":%" G_GINT64_FORMAT ",\"uri\":\"%s\"}",
         id.service, id.partition, start, end, 100000000 + (guint)(id.number % 800000000),
         size_of(&id), uri);
-    if (strlen(*value) != SNAPSHOT_BYTES)
+    if (cluster->o.root == NULL && strlen(*value) != SNAPSHOT_BYTES)
         bench_fail("a snapshot's value has %zu bytes, not %d: %s", strlen(*value), SNAPSHOT_BYTES,
                    *value);
 }
 
 /* ---- what was decided about them ---- */
 
-static gint64 window_ms(const Cluster *cluster)
+gint64 cluster_window_ms(const Cluster *cluster, guint service)
 {
+    if (service < cluster->o.expiring)
+        return HOUR_MS / 4; /* the newest ended an hour ago */
     return cluster->o.expired ? HOUR_MS : 7 * DAY_MS;
+}
+
+static gint64 retention_ms(const Cluster *cluster, guint service)
+{
+    if (cluster->o.staggered) /* what leaves the cache can be deleted nearly at once */
+        return cluster_window_ms(cluster, service) + 1;
+    return service < cluster->o.expiring ? HOUR_MS / 2 : 365 * DAY_MS;
+}
+
+gint64 cluster_end_ms(const Cluster *cluster, guint i)
+{
+    return identity_of(cluster, i).end_ms;
+}
+
+void cluster_write_files(const Cluster *cluster)
+{
+    for (guint i = 0; i < cluster->o.snapshots; i++) {
+        Identity id = identity_of(cluster, i);
+        g_autofree char *uri = uri_of(cluster, &id);
+        const char *dir = uri + strlen("file://");
+        g_autofree char *file = g_strconcat(dir, "part-0", NULL);
+        FILE *out = g_mkdir_with_parents(dir, 0700) == 0 ? fopen(file, "we") : NULL;
+        if (out == NULL || fputs("data", out) < 0 || fclose(out) != 0)
+            bench_fail("%s cannot be written", file);
+    }
 }
 
 void cluster_replica(const Cluster *cluster, guint i, char **key, char **value)
@@ -101,7 +140,7 @@ void cluster_replica(const Cluster *cluster, guint i, char **key, char **value)
         .service = service,
         .set = "default",
         .created_at = id.end_ms,
-        .expires_at = id.end_ms + window_ms(cluster),
+        .expires_at = id.end_ms + cluster_window_ms(cluster, id.service),
     };
 
     *key = g_strdup_printf("decided/replicas/%s.default.0", id.name);
@@ -113,11 +152,11 @@ static char *node_id(guint i)
     return g_strdup_printf("cache-%04u-%08x", i, i * 2654435761u);
 }
 
-static void assignment(const Cluster *cluster, guint i, char **key, char **value)
+void cluster_assignment(const Cluster *cluster, guint i, char **key, char **value)
 {
     Identity id = identity_of(cluster, i);
     g_autofree char *node = node_id(i % cluster->o.nodes);
-    g_autofree char *uri = uri_of(&id);
+    g_autofree char *uri = uri_of(cluster, &id);
     LhAssignment object = {
         .action = LH_ACTION_LOAD,
         .since = id.end_ms,
@@ -162,12 +201,14 @@ void cluster_node(const Cluster *cluster, guint i, char **key, char **value)
     *value = lh_object_print(LH_KIND_NODE, &node);
 }
 
-static char *service_spec(const Cluster *cluster)
+char *cluster_service_spec(const Cluster *cluster, guint i)
 {
-    g_autofree char *window = lh_duration_format(window_ms(cluster));
+    g_autofree char *window = lh_duration_format(cluster_window_ms(cluster, i));
+    g_autofree char *retention = lh_duration_format(retention_ms(cluster, i));
 
     return g_strdup_printf(
-        "{\"owner\":\"bench\",\"retention\":\"365d\",\"cache\":{\"window\":\"%s\"}}", window);
+        "{\"owner\":\"bench\",\"retention\":\"%s\",\"cache\":{\"window\":\"%s\"}}", retention,
+        window);
 }
 
 static char *accepted_of(const char *spec, gint64 revision)
@@ -179,13 +220,13 @@ static char *accepted_of(const char *spec, gint64 revision)
 
 void cluster_service(const Cluster *cluster, guint i, char **accepted_key, char **accepted)
 {
-    g_autofree char *spec = service_spec(cluster);
+    g_autofree char *spec = cluster_service_spec(cluster, i);
 
     *accepted_key = g_strdup_printf("decided/accepted/services/svc-%02u", i);
     *accepted = accepted_of(spec, 1);
 }
 
-static char *settings_spec(const Cluster *cluster, gboolean paused)
+char *cluster_settings_spec(const Cluster *cluster, gboolean paused)
 {
     return g_strdup_printf("{\"debounce\":\"0s\",\"maxConcurrentLoads\":%d,\"paused\":%s}",
                            MOST_LOADS, paused ? "true" : "false");
@@ -193,7 +234,7 @@ static char *settings_spec(const Cluster *cluster, gboolean paused)
 
 char *cluster_settings(const Cluster *cluster, gboolean paused)
 {
-    g_autofree char *spec = settings_spec(cluster, paused);
+    g_autofree char *spec = cluster_settings_spec(cluster, paused);
 
     return accepted_of(spec, 1);
 }
@@ -247,33 +288,57 @@ static void fill(const Cluster *cluster, guint n,
 
 static void put_services(const Cluster *cluster)
 {
-    g_autofree char *spec = service_spec(cluster);
-
-    for (guint i = 0; i < SERVICES; i++) {
+    for (guint i = 0; i < cluster_services(cluster); i++) {
         g_autofree char *subject = g_strdup_printf("services/svc-%02u", i);
+        g_autofree char *spec = cluster_service_spec(cluster, i);
         cluster_put_accepted(cluster, subject, spec);
     }
     cluster_put_accepted(cluster, "settings/replica-creator", "{\"debounce\":\"0s\"}");
 }
 
-Cluster *cluster_new(const ClusterOptions *options)
+Cluster *cluster_imagine(const ClusterOptions *options)
 {
     Cluster *cluster = g_new0(Cluster, 1);
     gint64 now_ms = g_get_real_time() / 1000;
-    g_autofree char *spec = NULL;
 
     cluster->o = *options;
     cluster->prefix = g_strdup_printf("/%s/", options->label);
     /* Not yet expired is also what will be published during the run. */
     cluster->newest_ms = now_ms - now_ms % MINUTE_MS - (options->expired ? 30 * DAY_MS : HOUR_MS);
+    return cluster;
+}
+
+/* Simulated nodes answer each as it comes, and stop then. */
+static void fill_assignments(Cluster *cluster)
+{
+    Nodes *nodes = cluster->o.live ? nodes_new(cluster) : NULL;
+
+    fill(cluster, cluster->o.snapshots, cluster_assignment, 0);
+    if (nodes == NULL)
+        return;
+    nodes_wait_live(nodes, cluster->o.snapshots);
+    nodes_free(nodes);
+}
+
+static const char *what_of(const ClusterOptions *options)
+{
+    return !options->replicated ? ""
+           : !options->assigned ? " with replicas"
+           : options->live      ? " with replicas and assignments, live"
+                                : " with replicas and assignments";
+}
+
+Cluster *cluster_new(const ClusterOptions *options)
+{
+    Cluster *cluster = cluster_imagine(options);
+    g_autofree char *spec = cluster_settings_spec(cluster, options->paused);
+
     bench_say("writing %s: %u snapshots%s, %u nodes", cluster->prefix, options->snapshots,
-              !options->replicated ? ""
-              : !options->assigned ? " with replicas"
-                                   : " with replicas and assignments",
-              options->nodes);
+              what_of(options), options->nodes);
     put_services(cluster);
-    spec = settings_spec(cluster, options->paused);
     cluster_put_accepted(cluster, "settings/cache-assigner", spec);
+    if (options->evictor_paused)
+        cluster_put_accepted(cluster, "settings/cache-evictor", "{\"paused\":true}");
     fill(cluster, options->snapshots, cluster_snapshot, 0);
     if (options->replicated)
         fill(cluster, options->snapshots, cluster_replica, 0);
@@ -282,7 +347,7 @@ Cluster *cluster_new(const ClusterOptions *options)
         fill(cluster, options->nodes, cluster_node, keeper_lease(cluster->keeper));
     }
     if (options->assigned)
-        fill(cluster, options->snapshots, assignment, 0);
+        fill_assignments(cluster);
     return cluster;
 }
 
@@ -300,7 +365,7 @@ void cluster_free(Cluster *cluster)
 void cluster_pause(Cluster *cluster, gboolean paused)
 {
     g_autofree char *key = cluster_key(cluster, "desired/settings/cache-assigner");
-    g_autofree char *spec = settings_spec(cluster, paused);
+    g_autofree char *spec = cluster_settings_spec(cluster, paused);
     g_autofree char *value = g_strdup_printf("{\"spec\":%s}", spec);
 
     client_put(key, value, 0);

@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ALL_ROWS "abcdefghip"
+#define ALONE_ROWS "mx" /* need no etcd */
+#define ALL_ROWS   "abcdefghijmpxy"
 
 static const Sizes full = {
     .replicas = 100000,
@@ -15,6 +16,9 @@ static const Sizes full = {
     .few = 1000,
     .many = 1000000,
     .snapshots = 1000000,
+    .fleets = {10000, 100000, 1000000},
+    .expiries = {1, 100, 10000},
+    .at_once = 10000,
     .services = 5000,
     .partitions = 1000,
     .limit_keys = 20000,
@@ -37,6 +41,9 @@ static const Sizes quick = {
     .few = 100,
     .many = 100000,
     .snapshots = 100000,
+    .fleets = {1000, 10000, 100000},
+    .expiries = {1, 100, 1000},
+    .at_once = 1000,
     .services = 500,
     .partitions = 100,
     .limit_keys = 5000,
@@ -60,6 +67,9 @@ static const Sizes smoke = {
     .few = 50,
     .many = 500,
     .snapshots = 2000,
+    .fleets = {100, 200, 500},
+    .expiries = {1, 5, 20},
+    .at_once = 20,
     .services = 20,
     .partitions = 10,
     .limit_keys = 300,
@@ -167,12 +177,39 @@ static void snapshots_alone(const char *rows)
     cluster_free(cluster);
 }
 
+static void whole_fleet(void)
+{
+    ClusterOptions o = {
+        .label = "fleet",
+        .snapshots = bench.sizes.snapshots,
+        .nodes = MAX(bench.sizes.nodes, bench.sizes.snapshots / 800),
+        .services = FLEET_SERVICES,
+        .replicated = TRUE,
+        .assigned = TRUE,
+        .live = TRUE,
+    };
+    Cluster *cluster = cluster_new(&o);
+
+    row_fleet_start(cluster);
+    cluster_free(cluster);
+}
+
+static void run_alone(const char *rows)
+{
+    if (any(rows, "m"))
+        row_kinds();
+    if (any(rows, "x"))
+        row_expiry_cpu();
+}
+
 static void run(const char *rows)
 {
     if (any(rows, "h"))
         row_s3();
     if (any(rows, "p"))
         row_partitions();
+    if (any(rows, "y"))
+        row_expiry();
     if (any(rows, "d"))
         other_cluster("few", bench.sizes.few);
     if (any(rows, "abcdgi"))
@@ -183,6 +220,8 @@ static void run(const char *rows)
         other_cluster("many", bench.sizes.many);
         row_reaction_flat();
     }
+    if (any(rows, "j"))
+        whole_fleet();
 }
 
 int main(int argc, char **argv)
@@ -192,9 +231,9 @@ int main(int argc, char **argv)
     g_autofree char *rows = NULL;
 
     g_option_context_add_main_entries(context, options, NULL);
-    g_option_context_set_summary(context,
-                                 "Measures rows a to i and p (all of them, if none is named); "
-                                 "tests/README.md says what each is.");
+    g_option_context_set_summary(
+        context, "Measures rows a to j, m, p, x and y (all of them, if none is named); "
+                 "tests/README.md says what each is.");
     if (!g_option_context_parse(context, &argc, &argv, &error)) {
         fprintf(stderr, "tools/bench: %s\n", error->message);
         return 2;
@@ -206,7 +245,11 @@ int main(int argc, char **argv)
     }
     bench.log_level = log_level;
     bench_begin(want_smoke ? &smoke : want_quick ? &quick : &full);
-    run(rows);
+    run_alone(rows);
+    if (strspn(rows, ALONE_ROWS) < strlen(rows)) {
+        bench_connect();
+        run(rows);
+    }
     if (json_path != NULL && !table_write_json(bench.table, json_path, &error))
         bench_fail("%s: %s", json_path, error->message);
     bench_finish();

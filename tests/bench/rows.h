@@ -8,6 +8,8 @@
 #include "process.h"
 #include "stats.h"
 
+#define FLEET_SERVICES 50 /* of the snapshot fleet in rows j, m, x and y */
+
 /* ---- row_converge.c ---- */
 
 /* (a) etcd's own limit with the product's transactions; (b) how near to it a manager comes. @cluster has
@@ -53,6 +55,8 @@ void row_handover(Cluster *cluster);
 /* (e), (f): @cluster has snapshots alone. */
 void row_memory(Cluster *cluster);
 void row_start(Cluster *cluster);
+/* (j): a whole fleet. */
+void row_fleet_start(Cluster *cluster);
 /* (e) where each snapshot has a replica and an assignment; @manager is at rest. */
 void row_memory_placed(const Cluster *cluster, const Process *manager);
 
@@ -60,6 +64,21 @@ void row_memory_placed(const Cluster *cluster, const Process *manager);
 
 /* (p) */
 void row_partitions(void);
+
+/* ---- row_kinds.c ---- */
+
+/* (m), without etcd; first of all, since this process's memory is measured. */
+void row_kinds(void);
+
+/* ---- row_expiry_cpu.c ---- */
+
+/* (x), without etcd */
+void row_expiry_cpu(void);
+
+/* ---- row_expiry.c ---- */
+
+/* (y) */
+void row_expiry(void);
 
 /* ---- row_s3.c ---- */
 

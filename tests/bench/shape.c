@@ -6,10 +6,9 @@
 
 #include <string.h>
 
-#define EPOCH         1000000
-#define FENCE_KEY     "/bench/leader"
-#define FENCE         2 /* compares: create and mod revision of the leader key */
-#define SERVICES_MOST 20
+#define EPOCH     1000000
+#define FENCE_KEY "/bench/leader"
+#define FENCE     2 /* compares: create and mod revision of the leader key */
 
 typedef struct {
     GArray *compares, *ops; /* LhCompare, LhTxnOp; keys are borrowed from the shape or this */
@@ -54,7 +53,7 @@ static void fold_all(Shape *shape, guint replicas)
 
     fold(shape, g_strdup("decided/accepted/settings/cache-assigner"),
          cluster_settings(cluster, FALSE));
-    for (guint i = 0; i < SERVICES_MOST; i++) {
+    for (guint i = 0; i < cluster_services(cluster); i++) {
         cluster_service(cluster, i, &key, &value);
         fold(shape, key, value);
     }

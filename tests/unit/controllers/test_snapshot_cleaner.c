@@ -294,6 +294,28 @@ static void nothing_outside_the_roots(void **state)
     assert_keeps(world);
 }
 
+/* Live ones are in no order of ends. */
+static void roots_that_become_known_are_for_all(void **state)
+{
+    static const char *const out[] = {"snapshots/final/" C, "snapshots/live/" C};
+    g_autoptr(World) world = world_with(1, 0);
+
+    (void)state;
+    observe(world, "roots", "%s", "");
+    put(world, "published/snapshots/final",
+        "{\"service\":\"s\",\"startTime\":1,\"endTime\":2,\"sizeBytes\":1,\"uri\":\"s3://other/x/\"}");
+    put(world, "published/snapshots/live",
+        "{\"service\":\"s\",\"startTime\":1,\"uri\":\"s3://other/y/\",\"live\":true}");
+    assert_keeps(world);
+    for (guint i = 0; i < G_N_ELEMENTS(out); i++)
+        assert_null(condition_of(world, out[i], "Deletable"));
+    all_well(world);
+    run(world, C);
+    assert_int_equal(deletions(world), 1);
+    for (guint i = 0; i < G_N_ELEMENTS(out); i++)
+        assert_string_equal(condition_of(world, out[i], "Deletable")->reason, "NotBelowRoot");
+}
+
 static void dry_runs_do_nothing(void **state)
 {
     g_autoptr(World) world = world_with(12, 0);
@@ -705,6 +727,7 @@ int main(void)
         cmocka_unit_test(a_deletion_that_overlaps_an_older_snapshot_waits),
         cmocka_unit_test(what_does_not_parse_keeps_what_was_decided),
         cmocka_unit_test(nothing_outside_the_roots),
+        cmocka_unit_test(roots_that_become_known_are_for_all),
         cmocka_unit_test(dry_runs_do_nothing),
         cmocka_unit_test(a_foreign_marker_holds_everything),
         cmocka_unit_test(clocks_that_differ_hold_everything),
