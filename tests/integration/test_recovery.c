@@ -558,7 +558,6 @@ static void an_indexer_is_held(void **state)
                               &(AgentOptions){.name = "i-1", .pool = "indexer", .extra = extra});
     g_autofree char *node = only_node(world, "indexer");
     g_autofree char *order = g_strdup_printf("decided/assignments/indexer/%s/p1", node);
-    g_autofree char *item = g_strdup_printf("actual/items/indexer/%s/p1", node);
 
     world_put(world, order, "{\"action\":\"load\",\"partition\":\"p1\"}");
     world_poll(world, has_content, (gpointer) "up", "the program runs");
