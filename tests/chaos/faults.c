@@ -204,8 +204,8 @@ static void answer_500(Link *link, guint choice)
     static const char *const answers[] = {
         "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
         "HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-        "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 13\r\nConnection: "
-        "close\r\n\r\n<html></html>",
+        ("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 13\r\nConnection: "
+         "close\r\n\r\n<html></html>"),
     };
     link_answer(link, answers[choice % 4 < 2 ? 0 : choice % 4 - 1]);
 }

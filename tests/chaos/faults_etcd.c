@@ -37,8 +37,8 @@ static gboolean disarm(Chaos *chaos)
         g_autofree char *body = g_strdup_printf("{\"action\":\"DEACTIVATE\",\"memberID\":\"%.*s\","
                                                 "\"alarm\":\"NOSPACE\"}",
                                                 (int)strcspn(at, "\""), at);
-        g_autofree char *reply = etcd_process_post(member(chaos, 0), "/v3/maintenance/alarm", body,
-                                                   NULL);
+        /* Whether it helped is seen below. */
+        g_free(etcd_process_post(member(chaos, 0), "/v3/maintenance/alarm", body, NULL));
     }
     g_autofree char *left = etcd_process_post(member(chaos, 0), "/v3/maintenance/alarm",
                                               "{\"action\":\"GET\"}", NULL);

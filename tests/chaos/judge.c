@@ -171,7 +171,8 @@ static void attend(Rest *rest)
     for (guint i = 0; i < retries->len && machine_url(&chaos->machines[0]) != NULL; i++) {
         const LhObject *retry = retries->pdata[i];
         g_autofree char *path = g_strdup_printf("/v1/retries/%s:retry", retry->name);
-        g_autoptr(Reply) reply = http(chaos->machines[0].proc, "POST", path, "{}");
+        /* One that is gone meanwhile is as good. */
+        reply_free(http(chaos->machines[0].proc, "POST", path, "{}"));
     }
 }
 
