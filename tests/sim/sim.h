@@ -173,7 +173,7 @@ typedef struct {
     X(restores_withdrawn, "restores withdrawn", 120)             \
     X(restored, "restored replicas created", 700)                \
     X(restore_expiries, "expiries of restored ones", 300)        \
-    X(restore_extended, "restored replicas extended", 50)        \
+    X(restore_extended, "restored replicas extended", 25)        \
     X(restores_refused, "restores refused", 55)                  \
     X(restores_completed, "restores completed", 450)             \
     X(steps, "steps", 730000)                                    \

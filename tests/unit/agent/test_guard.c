@@ -1,3 +1,4 @@
+/* suite: processes */
 /*
  * agent/guard and agent/watchdog with real processes: how programs end, and that nothing of them lives past
  * the deadline, whatever becomes of the agent: killed, stopped, or merely silent.

@@ -1,3 +1,4 @@
+/* suite: processes */
 /*
  * agent/program_work: what becomes of items as programs: done, failed, held, released, dropped, and begun
  * anew only when nothing of before is left.
