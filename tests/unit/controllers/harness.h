@@ -122,8 +122,8 @@ static void change(World *world, const char *key, const char *value)
         g_hash_table_replace(world->objects, g_strdup(key), after);
         g_hash_table_replace(world->values, g_strdup(key), g_strdup(value));
     } else {
-        g_hash_table_remove(world->objects, key);
         g_hash_table_remove(world->values, key);
+        g_hash_table_remove(world->objects, key); /* last: @key may be its own */
     }
     lh_fleet_index.fold(world->index, held, after);
     lh_pools_index.fold(world->pools, held, after);
