@@ -328,7 +328,7 @@ typedef struct {
 static void measure(const char *set, const LhPlaceNode *nodes, guint n, gpointer data)
 {
     GArray *rows = data;
-    Balance row = {.set = set, .least = G_MAXDOUBLE, .most = -1};
+    Balance row = {.set = set, .least = G_MAXDOUBLE, .most = -1, .emptiest = "", .fullest = ""};
 
     for (guint i = 0; i < n; i++) {
         const LhPlaceNode *node = &nodes[i];

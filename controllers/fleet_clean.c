@@ -210,7 +210,8 @@ static gboolean conditions_differ(const LhFleet *fleet, const LhFleetSnapshot *s
     if (snapshot->object != NULL && (fleet->roots == NULL || !lh_object_known(snapshot->object)))
         return FALSE;
     n = lh_fleet_clean_conditions(fleet, snapshot, conditions);
-    differ = lh_status_differs(status, n == 0 ? 0 : snapshot->object->mod_rev, conditions, n);
+    differ = lh_status_differs(
+        status, n == 0 || snapshot->object == NULL ? 0 : snapshot->object->mod_rev, conditions, n);
     for (guint i = 0; i < n; i++)
         g_free((char *)conditions[i].message);
     return differ;

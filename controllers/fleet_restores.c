@@ -157,10 +157,11 @@ gboolean lh_fleet_restore_condition(const LhFleetRestore *restore, LhCondition *
 static gboolean status_differs(const LhFleet *fleet, const LhFleetRestore *restore)
 {
     const LhObject *status = lh_fleet_status(fleet, "restores", restore->name, "restore-manager");
+    const LhAccepted *accepted = (const LhAccepted *)restore->accepted;
     LhCondition condition;
     guint n = lh_fleet_restore_condition(restore, &condition) ? 1 : 0;
 
-    return lh_status_differs(status, n == 0 ? 0 : ((const LhAccepted *)restore->accepted)->revision,
+    return lh_status_differs(status, n == 0 || accepted == NULL ? 0 : accepted->revision,
                              &condition, n);
 }
 

@@ -492,7 +492,7 @@ static void rebalance(Round *round)
         if (high < 0 || round->loads[i] > round->loads[high])
             high = (int)i;
     }
-    if (low < 0 || high == low)
+    if (low < 0 || high == low || round->takers->len == 0)
         return;
     uneven = MAX(1, total / (gint64)round->takers->len * UNEVEN_PERCENT / 100);
     if (round->loads[high] - round->loads[low] <= uneven)

@@ -404,20 +404,21 @@ static void handle_create(LhApi *api, LhHttpRequest *request, LhKind kind)
     g_autoptr(cJSON) json = lh_json_parse(body, len, LH_JSON_MAX_BYTES, NULL);
     const cJSON *metadata = cJSON_GetObjectItemCaseSensitive(json, "metadata");
     const cJSON *name = cJSON_GetObjectItemCaseSensitive(metadata, "name");
+    const char *given = cJSON_IsString(name) ? name->valuestring : NULL;
     g_autofree char *made = NULL;
 
-    if (name != NULL && !cJSON_IsNull(name) && !cJSON_IsString(name)) {
+    if (name != NULL && !cJSON_IsNull(name) && given == NULL) {
         lh_http_reply_problem(request, 422, "metadata.name", "must be a string");
         return;
     }
-    if (name == NULL || cJSON_IsNull(name)) {
+    if (given == NULL) {
         g_autoptr(GDateTime) now = g_date_time_new_from_unix_utc(lh_wall_ms(api->options.env) /
                                                                  1000);
         g_autofree char *time = g_date_time_format(now, "%Y%m%d-%H%M%S");
         made = g_strdup_printf("restore-%s-%04x", time,
                                (guint)lh_random_below(api->options.env, 0x10000));
     }
-    put_body(api, request, kind, made != NULL ? made : name->valuestring, TRUE);
+    put_body(api, request, kind, made != NULL ? made : given, TRUE);
 }
 
 static void handle_delete(LhApi *api, LhHttpRequest *request, LhKind kind, const char *name)
