@@ -7,16 +7,13 @@
  * not wanted: whoever creates assignments also deletes replicas, so the two cannot race.
  */
 #include "base/planted.h"
+#include "controllers/attempts.h"
 #include "controllers/cache_rules.h"
 #include "controllers/capacity.h"
 #include "controllers/registry.h"
 
 #include <math.h>
 #include <string.h>
-
-#define RETRY_FIRST_MS 10000
-#define RETRY_CAP_MS   600000
-#define RETRY_ATTEMPTS 5
 
 typedef struct {
     const LhFleet *fleet;
@@ -147,11 +144,6 @@ static gboolean taken_back(const LhFleetAssignment *assignment)
     return strcmp(((const LhAssignment *)assignment->object)->rule, LH_RULE_STUCK_LOADING) == 0;
 }
 
-static gint64 retry_delay_ms(gint64 attempt)
-{
-    return MIN(RETRY_CAP_MS, (gint64)RETRY_FIRST_MS << MIN(attempt - 1, 10));
-}
-
 static void take_failed(Round *round, const LhFleetAssignment *assignment)
 {
     const LhFleetReplica *replica = assignment->replica;
@@ -167,8 +159,7 @@ static void take_failed(Round *round, const LhFleetAssignment *assignment)
     LhRetry retry = {.attempt = (counts ? before->attempt : 0) + 1, .message = message};
 
     retry.node = assignment->node->host->name;
-    retry.parked = retry.attempt >= RETRY_ATTEMPTS;
-    retry.not_before = round->context->now_ms + retry_delay_ms(retry.attempt);
+    lh_attempts_failed(&retry, round->context->now_ms);
     lh_plan_begin(round->plan);
     delete_assignment(round, assignment, "failed", message);
     lh_plan_rely(round->plan, LH_KIND_ITEM, item->o.name, item->o.mod_rev);

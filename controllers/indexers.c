@@ -1,14 +1,12 @@
 /* See indexers.h. */
 #include "controllers/indexers.h"
 
+#include "controllers/attempts.h"
 #include "controllers/partitions.h"
 
 #include <string.h>
 
-#define NAME           "partition-allocator"
-#define RETRY_FIRST_MS 10000
-#define RETRY_CAP_MS   600000
-#define RETRY_ATTEMPTS 5
+#define NAME "partition-allocator"
 /* A partition is moved when its indexer has this much more to do than another, of what one has on average,
  * and when the move makes up for at least half of that. */
 #define UNEVEN_PERCENT 20
@@ -135,9 +133,7 @@ static void count_failure(Round *round, const LhPoolAssignment *assignment, cons
 
     if (unknown)
         return;
-    retry.parked = retry.attempt >= RETRY_ATTEMPTS;
-    retry.not_before = round->context->now_ms +
-                       MIN(RETRY_CAP_MS, (gint64)RETRY_FIRST_MS << MIN(retry.attempt - 1, 10));
+    lh_attempts_failed(&retry, round->context->now_ms);
     lh_plan_put(round->plan, LH_KIND_RETRY, name, &retry,
                 item->retry == NULL ? 0 : item->retry->mod_rev, retry.parked ? "parked" : "retry",
                 "attempt %" G_GINT64_FORMAT " on %s: %s", retry.attempt, retry.node, message);

@@ -6,16 +6,14 @@
  * away. It is given to another node only after this one has answered or has failed (lh_pool_end), and not
  * before its retry says so. What does not parse is neither assigned nor deleted.
  */
+#include "controllers/attempts.h"
 #include "controllers/pool.h"
 #include "controllers/registry.h"
 
 #include <string.h>
 
-#define NAME           "recovery-assigner"
-#define RETRY_FIRST_MS 10000
-#define RETRY_CAP_MS   600000
-#define RETRY_ATTEMPTS 5
-#define RULE_TIMEOUT   "timeout"
+#define NAME         "recovery-assigner"
+#define RULE_TIMEOUT "timeout"
 
 typedef struct {
     const LhPools *pools;
@@ -122,11 +120,6 @@ static gboolean take_done(Round *round, const LhPoolAssignment *assignment)
     return about;
 }
 
-static gint64 retry_delay_ms(gint64 attempt)
-{
-    return MIN(RETRY_CAP_MS, (gint64)RETRY_FIRST_MS << MIN(attempt - 1, 10));
-}
-
 /* Counts an attempt that did not succeed, in the group that takes its assignment away. */
 static void count_failure(Round *round, const LhPoolAssignment *assignment, const char *message)
 {
@@ -144,8 +137,7 @@ static void count_failure(Round *round, const LhPoolAssignment *assignment, cons
     /* A task that asks for something else now has not failed. */
     if (task == NULL || !is_about(lh_pool_order(assignment), task) || unknown)
         return;
-    retry.parked = retry.attempt >= RETRY_ATTEMPTS;
-    retry.not_before = round->context->now_ms + retry_delay_ms(retry.attempt);
+    lh_attempts_failed(&retry, round->context->now_ms);
     lh_plan_put(round->plan, LH_KIND_RETRY, name, &retry,
                 item->retry == NULL ? 0 : item->retry->mod_rev, retry.parked ? "parked" : "retry",
                 "attempt %" G_GINT64_FORMAT " on %s: %s", retry.attempt, retry.node, message);
