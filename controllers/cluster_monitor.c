@@ -5,9 +5,10 @@
  * Corrects only where that is safe: a load of the cache pool that takes longer than stuckLoading is taken
  * back, and cache-assigner counts it as failed and places it elsewhere. All else it says: a condition, an
  * event and a gauge each. What is assigned to nothing that exists is the evictor's and the assigner's; an
- * item without an assignment is its node's to remove. Tombstones of what was deleted go after 30 days. It looks when changes have
- * paused for a second, once in each `period` while they do not pause, and when something will have been too
- * long.
+ * item without an assignment is its node's to remove. Tombstones of what was deleted go after 30 days.
+ *
+ * It looks when changes have paused for a second, once in each `period` while they do not pause, and when
+ * something will have been too long.
  */
 #include "base/units.h"
 #include "controllers/cache_rules.h"
