@@ -1,5 +1,5 @@
 /*
- * Does snapshot-cleaner's errands (controllers/cleaner_internal.h) on an object store, and says what it saw.
+ * Does snapshot-cleaner's errands (controllers/cleaner.h) on an object store, and says what it saw.
  *
  * Loop thread. It decides nothing: it deletes exactly the uri that an errand names, as long as that errand is
  * wanted. What is listed it compares with the index as it stands at that moment; the plan looks again.
