@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CHECKS = ROOT / "tools/checks"
 JOBS = os.cpu_count()
 TAIL_LINES = 40
+CAUSE_LINES = 4  # around each line that says what failed
 SHOWN_FAILURES = 20
 WAITING = ("integration", "conformance", "chaos", "waits")
 
@@ -178,14 +179,23 @@ STAGES = {
 NOT_QUICK = ("tsan", "valgrind", "tidy")
 
 
+def worth_showing(lines):
+    """The numbers of the lines that say what failed, with those around them, and of the last ones."""
+    causes = [i for i, line in enumerate(lines) if re.match(r"not ok\b|ERROR: ", line)]
+    near = {j for i in causes for j in range(i - CAUSE_LINES, i + CAUSE_LINES + 1) if 0 <= j < len(lines)}
+    return sorted(near)[:TAIL_LINES] + [i for i in range(max(len(lines) - TAIL_LINES, 0), len(lines)) if i not in near]
+
+
 def show(failures):
     for failure in failures[:SHOWN_FAILURES]:
         lines = failure.output.rstrip().splitlines()
         print(f"  FAILED {failure.name}")
-        if len(lines) > TAIL_LINES:
-            print(f"    ... {len(lines) - TAIL_LINES} lines before")
-        for line in lines[-TAIL_LINES:]:
-            print(f"    {line}")
+        last = -1
+        for i in worth_showing(lines):
+            if i != last + 1:
+                print("    ...")
+            print(f"    {lines[i]}")
+            last = i
     for failure in failures[SHOWN_FAILURES:]:
         print(f"  FAILED {failure.name}")
 

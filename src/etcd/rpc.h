@@ -62,6 +62,9 @@ LhRpcCall *lh_rpc_call(LhRpc *rpc, guint method, LhBytes request, gint64 deadlin
                        LhRpcFunc func, gpointer data);
 /* A call that fails with @error (taken over) without being sent. */
 LhRpcCall *lh_rpc_refuse(LhRpc *rpc, GError *error, LhRpcFunc func, gpointer data);
+/* Forgets it: it goes on, unheard, until its answer or its deadline. To reset what gRPC has not yet written
+ * would end the whole connection: etcd's HTTP/2 server under TLS (Go's own) takes the reset of a stream that
+ * it has not seen begin for a violation of the protocol (RFC 9113, section 6.4). */
 void lh_rpc_cancel(LhRpcCall *call);
 
 /* A stream in both directions with the metadata hasleader, no deadline, and @first as its first message.

@@ -262,7 +262,7 @@ LhRpcCall *lh_rpc_refuse(LhRpc *rpc, GError *error, LhRpcFunc func, gpointer dat
 void lh_rpc_cancel(LhRpcCall *call)
 {
     call->cancelled = TRUE;
-    if (call->call != NULL)
+    if (call->call != NULL && call->rpc->closing)
         grpc_call_cancel(call->call, NULL);
 }
 

@@ -89,6 +89,7 @@ struct LhRpcStream {
     gint queued_bytes; /* atomic */
     /* The loop's. */
     GList link;
+    gboolean opened; /* its beginning is written, or never will be */
     gboolean sending, dropped;
     gint64 asked_us; /* since when something is unanswered; 0: nothing is */
     GQueue unsent;   /* of LhBytes */

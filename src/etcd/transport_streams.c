@@ -141,6 +141,9 @@ static void deliver_sent(LhRpc *rpc, LhPosted *posted)
 {
     LhRpcStream *stream = (LhRpcStream *)((char *)posted - offsetof(LhRpcStream, sent));
     stream->sending = FALSE;
+    if (!stream->opened && stream->dropped)
+        grpc_call_cancel(stream->call, NULL);
+    stream->opened = TRUE;
     g_autofree LhBytes *next = g_queue_pop_head(&stream->unsent);
     if (next == NULL)
         return;
@@ -299,5 +302,7 @@ LhRpcStream *lh_rpc_open_at(LhRpc *rpc, guint method, guint endpoint, LhBytes fi
 void lh_rpc_drop(LhRpcStream *stream)
 {
     stream->dropped = TRUE;
-    grpc_call_cancel(stream->call, NULL);
+    /* Not before its beginning is written: see lh_rpc_cancel(). */
+    if (stream->opened || stream->rpc->closing)
+        grpc_call_cancel(stream->call, NULL);
 }

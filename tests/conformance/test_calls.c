@@ -83,6 +83,25 @@ static void call_cancelled_is_never_answered(void **state)
     assert_true(get(k("a"), 0)->ok);
 }
 
+/* A server that speaks HTTP/2 to the letter ends the connection, and with it all that is under way, when a
+ * call is reset of which it has not seen the beginning. */
+static void call_cancelled_at_once_leaves_the_others_alone(void **state)
+{
+    enum { ROUNDS = 200, CANCELLED = 10 };
+    LhTxnOp op;
+    const LhTxnRequest write = one_put(&op, k("a"));
+    for (guint round = 0; round < ROUNDS; round++) {
+        Answer *other = start_txn(&write, LH_ETCD_DEADLINE_MS);
+        for (guint i = 0; i < CANCELLED; i++) {
+            LhCallId call = start_txn(&write, LH_ETCD_DEADLINE_MS)->call;
+            lh_etcd_cancel(driver->etcd, &call);
+            unwatch(watch(k("a"), NULL, 0));
+        }
+        wait_for(answered, other);
+        assert_true(other->ok);
+    }
+}
+
 typedef struct {
     guint times;
 } Heard;
@@ -354,6 +373,7 @@ const struct CMUnitTest call_tests[] = {
     TEST(call_status),
     TEST(call_many_at_once),
     TEST(call_cancelled_is_never_answered),
+    TEST(call_cancelled_at_once_leaves_the_others_alone),
     TEST(call_of_a_freed_client_is_never_answered),
     TEST(call_to_a_frozen_server_has_its_deadline),
     TEST(call_to_a_frozen_server_waits_for_the_thaw),
