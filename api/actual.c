@@ -76,6 +76,7 @@ const LhField lh_item_fields[] = {
     LH_FIELD(SIZE, LhItem, bytes_total, "bytesTotal", LH_SPARSE, 0, 0, NULL),
     LH_FIELD(STR, LhItem, url, "url", 0, 0, 0, NULL),
     LH_FIELD(STR, LhItem, message, "message", 0, 0, 0, NULL),
+    LH_FIELD(RAW, LhItem, window, "window", LH_OBJECT, 0, 0, NULL),
     LH_FIELDS_END,
 };
 

@@ -44,6 +44,7 @@ typedef struct {
     gint64 bytes_done, bytes_total;
     const char *url;
     const char *message;
+    const char *window; /* evicted seeds with a throttle: what was granted (window.h), raw JSON */
 } LhItem;
 
 const char *lh_item_state_name(int state);

@@ -124,6 +124,7 @@ const LhField lh_assignment_fields[] = {
     LH_FIELD_WITH(INT, LhAssignment, start_offset, "startOffset", 0, 0, partition),
     LH_FIELD_WITH(INT, LhAssignment, end_offset, "endOffset", 0, 0, partition),
     LH_FIELD(RAW, LhAssignment, seed, "seed", LH_OBJECT, 0, 0, NULL),
+    LH_FIELD(RAW, LhAssignment, window, "window", LH_OBJECT, 0, 0, NULL),
     LH_FIELDS_END,
 };
 

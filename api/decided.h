@@ -62,6 +62,9 @@ typedef struct {
     gint64 start_offset, end_offset;
     /* manager: the seed's spec with its ThrottlePolicy resolved, raw JSON */
     const char *seed;
+    /* manager, with a throttle: what its holders before granted (window.h), raw JSON. {}: nothing that still
+     * counts. NULL: nobody knows, and the node grants nothing for one period. */
+    const char *window;
 } LhAssignment;
 
 typedef struct {

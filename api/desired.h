@@ -81,8 +81,10 @@ typedef struct {
     gint64 recovery_timeout_ms;      /* recovery-assigner */
     gint64 cutover_ms;               /* partition-allocator */
     gint64 period_ms, stuck_assigned_ms, stuck_loading_ms, stuck_evicting_ms; /* cluster-monitor */
-    gboolean auto_rebalance;                                                  /* seed-allocator */
-    gint64 probe_period_ms, probe_timeout_ms, probe_misses, probation_ms;     /* failure-detector */
+    gboolean auto_rebalance;    /* seed-allocator, and: */
+    gint64 rebalance_threshold; /* seeds between the fullest and the emptiest that are left alone */
+    gint64 rebalance_at;        /* a person asked for a rebalance then; -1: never */
+    gint64 probe_period_ms, probe_timeout_ms, probe_misses, probation_ms; /* failure-detector */
     const char *probe_path;
     int on_failure;
 } LhSettings;

@@ -47,7 +47,10 @@ static const char *const on_failures[] = {"keep", "evict", NULL};
     PERIOD(period_ms, "period", "\"30s\""), PERIOD(stuck_assigned_ms, "stuckAssigned", "\"1m\""), \
         PERIOD(stuck_loading_ms, "stuckLoading", "\"30m\""),                                      \
         PERIOD(stuck_evicting_ms, "stuckEvicting", "\"10m\"")
-#define SEED_ALLOCATOR BOOLEAN(auto_rebalance, "autoRebalance", "true")
+#define SEED_ALLOCATOR                                                         \
+    BOOLEAN(auto_rebalance, "autoRebalance", "true"),                          \
+        NUMBER(rebalance_threshold, "rebalanceThreshold", 1, 1000000000, "1"), \
+        LH_FIELD(TIME, LhSettings, rebalance_at, "rebalanceAt", 0, 0, 0, NULL)
 #define FAILURE_DETECTOR                                                                          \
     PERIOD(probe_period_ms, "probePeriod", "\"5s\""),                                             \
         DURATION_FROM(10, probe_timeout_ms, "probeTimeout", "\"2s\""),                            \

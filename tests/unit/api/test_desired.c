@@ -210,8 +210,9 @@ static void settings_defaults_are_the_contracts(void **state)
         {"cluster-monitor", "{\"paused\":false,\"brakePercent\":20,\"period\":\"30s\","
                             "\"stuckAssigned\":\"1m\",\"stuckLoading\":\"30m\","
                             "\"stuckEvicting\":\"10m\"}"},
-        {"seed-allocator", "{\"paused\":false,\"brakePercent\":20,\"autoRebalance\":true,"
-                           "\"failureGrace\":\"0s\"}"},
+        {"seed-allocator",
+         "{\"paused\":false,\"brakePercent\":20,\"autoRebalance\":true,\"rebalanceThreshold\":1,"
+         "\"failureGrace\":\"0s\"}"},
         {"failure-detector", "{\"paused\":false,\"brakePercent\":20,\"probePeriod\":\"5s\","
                              "\"probeTimeout\":\"2s\",\"probeMisses\":3,\"probation\":\"1m\","
                              "\"probePath\":\"/get_health_status\",\"onFailure\":\"evict\"}"},
