@@ -2,8 +2,8 @@
 /*
  * The controllers under random histories: people, publishers, nodes and etcd's refusals, garbage
  * included. After every few steps the incremental index must plan byte for byte what an index built from
- * the present objects plans; no replica is assigned twice; nothing is placed beyond capacity or next to
- * its twin; and once the noise ends, everything converges and stays.
+ * the present objects plans; no replica is assigned twice but while a node is drained, and no live copy goes
+ * for a drain but when there is another; nothing is placed beyond capacity or next to its twin; and once the noise ends, everything converges and stays.
  *
  * LEASEHOLD_SEED=N runs that seed alone.
  */
@@ -19,7 +19,8 @@ typedef struct {
     GRand *rand;
     guint seed, step;
     guint next_node;
-    guint work; /* groups committed */
+    guint work;  /* groups committed */
+    guint moved; /* of them: a copy that a drain made one too many goes */
 } History;
 
 static gint32 pick(History *h, gint32 n)
@@ -128,7 +129,8 @@ static void do_policy(History *h)
     if (chance(h, 25))
         del(h->world, key);
     else
-        putf(h->world, key, "{\"spec\":{\"cordon\":%s}}", chance(h, 40) ? "true" : "false");
+        putf(h->world, key, "{\"spec\":{\"%s\":%s}}", chance(h, 30) ? "cordon" : "drain",
+             chance(h, 60) ? "true" : "false");
 }
 
 static void do_other_desired(History *h)
@@ -287,7 +289,7 @@ static void do_answer(History *h)
 
 /* ---- controllers ---- */
 
-static void check_assignments(const History *h)
+static void check_assigned_once(const History *h)
 {
     g_autoptr(GPtrArray) keys = keys_below(h->world, "decided/assignments/cache/");
     g_autoptr(GHashTable) seen = g_hash_table_new(g_str_hash, g_str_equal);
@@ -394,10 +396,72 @@ static void check_restored(const History *h, const LhOp *op)
                  op->rule);
 }
 
+static gboolean is_drained(const History *h, const char *id)
+{
+    g_autofree char *host = lh_node_name_of(id);
+    const LhNodePolicy *policy = host == NULL
+                                     ? NULL
+                                     : lh_accepted_spec(lookf(h->world,
+                                                              "decided/accepted/nodepolicies/"
+                                                              "cache/%s",
+                                                              host),
+                                                        LH_KIND_NODEPOLICY);
+
+    return policy != NULL && policy->drain;
+}
+
+/* Whether the item has a load but on @node: on a drained node, and, when @live, live there. */
+static guint other_copies(const History *h, const char *item, const char *node, gboolean drained,
+                          gboolean live)
+{
+    g_autoptr(GPtrArray) keys = keys_below(h->world, "decided/assignments/cache/");
+    g_autofree char *tail = g_strconcat("/", item, NULL);
+    guint n = 0;
+
+    for (guint i = 0; i < keys->len; i++) {
+        const LhAssignment *order = look(h->world, keys->pdata[i]);
+        g_autofree char *id = lh_name_part(order->o.name, 1);
+        const LhItem *said = lookf(h->world, "actual/items/%s", order->o.name);
+        if (!g_str_has_suffix(keys->pdata[i], tail) || g_strcmp0(id, node) == 0 ||
+            (lh_object_known(&order->o) && order->action != LH_ACTION_LOAD) ||
+            (drained && !is_drained(h, id)))
+            continue;
+        n += !live || (lh_object_known(&order->o) && said != NULL && lh_object_known(&said->o) &&
+                       said->state == LH_ITEM_LIVE && said->assignment == order->o.mod_rev &&
+                       lookf(h->world, "actual/nodes/cache/%s", id) != NULL);
+    }
+    return n;
+}
+
+/* Before its group is committed. */
+static void check_moves(History *h, const LhPlan *plan, const LhGroup *range)
+{
+    for (guint i = 0; i < range->n_ops; i++) {
+        const LhOp *op = lh_plan_op(plan, range, i);
+        g_autofree char *node = lh_name_part(op->name, 1);
+        g_autofree char *item = lh_name_part(op->name, 2);
+        if (op->kind != LH_KIND_ASSIGNMENT || op->type != LH_OP_PUT)
+            continue;
+        if (op->expect_rev == 0 && range->n_ops == 1 &&
+            other_copies(h, item, node, FALSE, FALSE) > 0 &&
+            other_copies(h, item, node, TRUE, FALSE) == 0)
+            fail_msg("seed %u step %u: %s is assigned twice", h->seed, h->step, op->name);
+        if ((strcmp(op->rule, "drained") == 0 || strcmp(op->rule, "doubled") == 0) &&
+            op->expect_rev != 0) {
+            h->moved++;
+            if (other_copies(h, item, node, FALSE, TRUE) == 0)
+                fail_msg("seed %u step %u: %s goes, and is live nowhere else", h->seed, h->step,
+                         op->name);
+        }
+    }
+}
+
 static void commit(History *h, const LhPlan *plan, guint group)
 {
     const LhGroup *range = lh_plan_group(plan, group);
 
+    if (compares_hold(h->world, plan, range))
+        check_moves(h, plan, range);
     for (guint i = 0; i < range->n_ops && compares_hold(h->world, plan, range); i++)
         check_restored(h, lh_plan_op(plan, range, i));
     if (!apply_group(h->world, plan, group))
@@ -460,7 +524,7 @@ static void random_step(History *h)
         void (*act)(History *h);
     } acts[] = {
         {4, do_service},     {12, do_snapshot},     {1, do_twins},    {2, do_settings},
-        {4, do_restore},     {3, do_other_desired}, {2, do_deletion}, {4, do_spoil},
+        {4, do_restore},     {3, do_other_desired}, {2, do_deletion}, {4, do_spoil},  {8, do_policy},
         {2, do_odd_key},     {4, do_join},          {2, do_leave},    {20, do_answer},
         {40, do_controller}, {4, do_time},
     };
@@ -623,7 +687,7 @@ static void check_converges(History *h)
     }
     check_wanted(h);
     check_restores(h);
-    check_assignments(h);
+    check_assigned_once(h);
     for (int round = 0; (wake = next_wake(h->world)) != 0; round++) {
         if (round > 2000)
             fail_msg("seed %u: timers without end", h->seed);
@@ -637,7 +701,7 @@ static void check_converges(History *h)
         assert_nothing_to_do(h->world, (*c)->name);
 }
 
-static guint run_seed(guint seed)
+static guint run_seed(guint seed, guint *moved)
 {
     History h = {
         .world = world_new(), .rand = g_rand_new_with_seed(seed), .seed = seed, .next_node = 1};
@@ -645,30 +709,32 @@ static guint run_seed(guint seed)
     print_message("# seed %u\n", seed);
     for (h.step = 0; h.step < STEPS; h.step++) {
         random_step(&h);
-        check_assignments(&h);
         if (h.step % 4 == 0)
             check_rebuilt(&h);
     }
     check_converges(&h);
     world_free(h.world);
     g_rand_free(h.rand);
+    *moved += h.moved;
     return h.work;
 }
 
 static void random_histories(void **state)
 {
     const char *one = g_getenv("LEASEHOLD_SEED");
-    guint work = 0;
+    guint work = 0, moved = 0;
 
     (void)state;
     if (one != NULL) {
-        run_seed((guint)atoi(one));
+        run_seed((guint)atoi(one), &moved);
         return;
     }
     for (guint seed = 1; seed <= SEEDS; seed++)
-        work += run_seed(seed);
+        work += run_seed(seed, &moved);
     /* Too little work would prove nothing. */
     assert_true(work > SEEDS * 100);
+    print_message("# moved %u\n", moved);
+    assert_true(moved > SEEDS / 4);
 }
 
 int main(void)
