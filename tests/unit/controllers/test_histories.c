@@ -598,6 +598,16 @@ static void mend(History *h)
     }
 }
 
+static void mend_retries(History *h)
+{
+    g_autoptr(GPtrArray) keys = keys_below(h->world, "decided/retries/");
+
+    for (guint i = 0; i < keys->len; i++) {
+        g_autofree char *key = g_strdup(keys->pdata[i]);
+        del(h->world, key);
+    }
+}
+
 static void confirm(History *h)
 {
     const LhBrake *brake = look(h->world, "decided/brakes/cache-evictor");
@@ -675,6 +685,47 @@ static void check_restores(const History *h)
     }
 }
 
+/* The fullest of the roomy nodes, drained by steps in any order, ends empty but for what is left alone. */
+static void check_drains(History *h)
+{
+    g_autofree char *prefix = NULL, *policy = NULL;
+    guint most = 0;
+
+    for (int i = 0; i < 6; i++) {
+        g_autofree char *below = g_strdup_printf("decided/assignments/cache/big%d-%08x/", i, i);
+        if (prefix != NULL && count_below(h->world, below) <= most)
+            continue;
+        most = count_below(h->world, below);
+        g_free(prefix);
+        g_free(policy);
+        prefix = g_steal_pointer(&below);
+        policy = g_strdup_printf("desired/nodepolicies/cache/big%d", i);
+    }
+    put(h->world, policy, "{\"spec\":{\"drain\":true}}");
+    for (int i = 0; i < 60; i++) {
+        do_controller(h);
+        do_answer(h);
+        if (chance(h, 3))
+            putf(h->world, policy, "{\"spec\":{\"drain\":%s}}", chance(h, 50) ? "true" : "false");
+    }
+    put(h->world, policy, "{\"spec\":{\"drain\":true}}");
+    for (int round = 0; round < 60; round++) {
+        settle(h->world);
+        h->world->now_ms += 30 * SECOND;
+        mend_retries(h);
+    }
+    g_autoptr(GPtrArray) left = keys_below(h->world, prefix);
+    for (guint i = 0; i < left->len; i++) {
+        const LhFleetReplica *replica = g_hash_table_lookup(fleet(h->world)->replicas,
+                                                            strrchr(left->pdata[i], '/') + 1);
+        if (replica->fate.type == LH_FATE_KEEP && replica->fate.due_ms > h->world->now_ms &&
+            lh_fleet_replica_placeable(fleet(h->world), replica))
+            fail_msg("seed %u: %s is still there", h->seed, (char *)left->pdata[i]);
+    }
+    del(h->world, policy);
+    settle(h->world);
+}
+
 static void check_converges(History *h)
 {
     gint64 wake;
@@ -688,6 +739,8 @@ static void check_converges(History *h)
     check_wanted(h);
     check_restores(h);
     check_assigned_once(h);
+    check_drains(h);
+    check_rebuilt(h);
     for (int round = 0; (wake = next_wake(h->world)) != 0; round++) {
         if (round > 2000)
             fail_msg("seed %u: timers without end", h->seed);
@@ -733,8 +786,7 @@ static void random_histories(void **state)
         work += run_seed(seed, &moved);
     /* Too little work would prove nothing. */
     assert_true(work > SEEDS * 100);
-    print_message("# moved %u\n", moved);
-    assert_true(moved > SEEDS / 4);
+    assert_true(moved >= 10);
 }
 
 int main(void)
