@@ -975,14 +975,22 @@ static void drain_node(Round *round, const LhPoolNode *node)
         evict_free(round, node, 1, RULE_DRAINED, "its manager is drained");
 }
 
+static gint by_node_id(gconstpointer a, gconstpointer b)
+{
+    return strcmp((*(const LhPoolNode *const *)a)->id, (*(const LhPoolNode *const *)b)->id);
+}
+
 static void plan_drains(Round *round)
 {
     for (GTreeNode *n = g_tree_node_first(round->view->hosts); n != NULL; n = g_tree_node_next(n)) {
         const LhPoolHost *host = lh_pool_record(n);
         const LhNodePolicy *policy = lh_accepted_spec(host->policy, LH_KIND_NODEPOLICY);
-        for (guint i = 0; policy != NULL && policy->drain && i < host->nodes->len; i++)
-            if (!full(round))
-                drain_node(round, host->nodes->pdata[i]);
+        if (policy == NULL || !policy->drain)
+            continue;
+        g_autoptr(GPtrArray) nodes = g_ptr_array_copy(host->nodes, NULL, NULL);
+        g_ptr_array_sort(nodes, by_node_id);
+        for (guint i = 0; i < nodes->len && !full(round); i++)
+            drain_node(round, nodes->pdata[i]);
     }
 }
 
