@@ -47,8 +47,7 @@ static void answer_with(World *world, const char *name, const char *state, const
     g_autofree char *assignment = g_strconcat("decided/assignments/", name, NULL);
     g_autofree char *key = g_strconcat("actual/items/", name, NULL);
 
-    putf(world, key,
-         "{\"state\":\"%s\",\"since\":%" PRId64 ",\"assignment\":%" PRId64 "%s}", state,
+    putf(world, key, "{\"state\":\"%s\",\"since\":%" PRId64 ",\"assignment\":%" PRId64 "%s}", state,
          world->now_ms, mod_rev(world, assignment), window);
     if (released != NULL && strcmp(state, "evicted") == 0)
         g_hash_table_add(released, order_id(name, mod_rev(world, assignment)));
@@ -458,9 +457,8 @@ static void mend(World *world)
     put(world, "decided/accepted/nodepolicies/manager/m1",
         "{\"revision\":1,\"acceptedAt\":1,\"spec\":{}}");
     for (guint i = 0; i < orders->len; i++) {
-        g_autofree char *id = lh_name_part((const char *)orders->pdata[i] +
-                                               strlen("decided/assignments/"),
-                                           1);
+        g_autofree char *id = lh_name_part(
+            (const char *)orders->pdata[i] + strlen("decided/assignments/"), 1);
         if (lookf(world, "actual/nodes/manager/%s", id) == NULL)
             say_health(world, LH_POOL_MANAGER, id, "failed");
     }
