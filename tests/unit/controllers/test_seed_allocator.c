@@ -2,6 +2,7 @@
  * seed-allocator: where seeds go, when they move, what their assignments say; and, on random fleets with plans
  * carried out in part and in any order, that a policy is never on two managers and that all ends even.
  */
+#include "controllers/explain.h"
 #include "controllers/seeds.h"
 #include "tests/unit/controllers/pool_world.h"
 
@@ -363,6 +364,27 @@ static void a_failed_load_waits_and_is_parked(void **state)
                         "Parked");
 }
 
+static void it_is_explained(void **state)
+{
+    g_autoptr(World) world = fleet_of(0);
+    const LhPlanContext context = {.now_ms = T0, .max_groups = G_MAXUINT};
+    const char *is;
+    g_autoptr(GPtrArray) lines = NULL;
+    gboolean why = FALSE, holder = FALSE;
+
+    (void)state;
+    accept_seed(world, "a", "slow", "started");
+    lines = lh_explain_pool(world->pools, &context, LH_POOL_MANAGER, "a", &is);
+    assert_non_null(lines);
+    assert_string_equal(is, "Waiting");
+    g_ptr_array_set_free_func(lines, g_free);
+    for (guint i = 0; i < lines->len; i++) {
+        why = why || strstr(lines->pdata[i], "rule wait-capacity: no manager has room") != NULL;
+        holder = holder || strstr(lines->pdata[i], "policy slow is held by nobody") != NULL;
+    }
+    assert_true(why && holder);
+}
+
 /* ---- random fleets ---- */
 
 /* What a policy's orders and the nodes' last words hold, on one node only. */
@@ -554,6 +576,7 @@ int main(void)
         cmocka_unit_test(a_manual_rebalance_is_carried_out_once),
         cmocka_unit_test(a_group_that_fits_nowhere_waits),
         cmocka_unit_test(a_failed_load_waits_and_is_parked),
+        cmocka_unit_test(it_is_explained),
         cmocka_unit_test(random_fleets),
         cmocka_unit_test(a_large_fleet_moves_only_what_it_must),
     };
