@@ -204,6 +204,34 @@ static void a_move_waits_for_all_and_hands_the_window_on(void **state)
     assert_null(load_of(world, "b")->window);
 }
 
+/* The one that was acknowledged last is stopped, and there is no manager for the others yet. */
+static void the_last_window_is_kept_until_it_is_handed_on(void **state)
+{
+    g_autoptr(World) world = fleet_of(1);
+
+    (void)state;
+    accept_seed(world, "a", "slow", "started");
+    accept_seed(world, "b", "slow", "started");
+    settle_seeds(world);
+    join_pool(world, LH_POOL_MANAGER, "n-00000001", "");
+    put(world, "decided/accepted/nodepolicies/manager/m0",
+        "{\"revision\":1,\"acceptedAt\":1,\"spec\":{\"drain\":true}}");
+    run(world, NAME);
+    put(world, "decided/accepted/nodepolicies/manager/n",
+        "{\"revision\":1,\"acceptedAt\":1,\"spec\":{\"cordon\":true}}");
+    accept_seed(world, "b", "slow", "stopped");
+    answer_with(world, "manager/m0-00000001/a", "evicted", ",\"window\":{\"granted\":[[9,1]]}");
+    run(world, NAME);
+    answer_with(world, "manager/m0-00000001/b", "evicted", ",\"window\":{\"granted\":[[7,2]]}");
+    run(world, NAME);
+    put(world, "decided/accepted/nodepolicies/manager/n",
+        "{\"revision\":1,\"acceptedAt\":1,\"spec\":{}}");
+    assert_true(step(world, NAME) > 0);
+    assert_string_equal(order_of(world, "manager/n-00000001/a")->window, "{\"granted\":[[7,2]]}");
+    settle_seeds(world);
+    assert_on(world, "b", NULL);
+}
+
 static void paused_stopped_done(void **state)
 {
     g_autoptr(World) world = fleet_of(1);
@@ -584,6 +612,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(seeds_of_a_policy_are_together),
         cmocka_unit_test(a_move_waits_for_all_and_hands_the_window_on),
+        cmocka_unit_test(the_last_window_is_kept_until_it_is_handed_on),
         cmocka_unit_test(paused_stopped_done),
         cmocka_unit_test(what_does_not_parse_is_left),
         cmocka_unit_test(a_lost_manager_is_left_when_it_has_failed),
