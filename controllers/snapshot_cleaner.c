@@ -53,8 +53,8 @@ static void retire(Round *round, const LhDeletion *deletion, const LhObservation
                      object == NULL ? 0 : object->mod_rev);
     if (deletion->service != NULL)
         lh_plan_event(round->plan, LH_EVENT_NORMAL, "DataDeleted", LH_KIND_SERVICE,
-                      deletion->service, "snapshot %s: %" G_GINT64_FORMAT " objects at %s",
-                      deletion->o.name, seen->objects, deletion->uri);
+                      deletion->service, "snapshot %s: %s, objects: %" G_GINT64_FORMAT,
+                      deletion->o.name, deletion->uri, seen->objects);
     lh_plan_event(round->plan, LH_EVENT_NORMAL, "SnapshotDeleted", LH_KIND_SNAPSHOT,
                   deletion->o.name, "%s is deleted", deletion->uri);
     lh_plan_end(round->plan);

@@ -28,6 +28,7 @@ typedef struct {
     gint64 count, first_ms, mono_ms;
     gint64 lease;
     gboolean pending;
+    guint64 order; /* … and this one since then: counts up */
 } Told;
 
 struct LhEventRecorder {
@@ -38,7 +39,7 @@ struct LhEventRecorder {
     LhCallId grant;
     LhTimer *flush;
     GPtrArray *flights; /* Flight */
-    guint64 dropped;
+    guint64 dropped, order;
     gint64 swept_ms; /* when the old ones were looked for */
 };
 
@@ -152,6 +153,7 @@ void lh_recorder_add(LhEventRecorder *recorder, Runner *runner, const LhPlanEven
     told->count++;
     if (!told->pending) {
         told->pending = TRUE;
+        told->order = recorder->order++;
         g_ptr_array_add(runner->events, told);
     }
     schedule_flush(recorder);
@@ -263,6 +265,30 @@ static gboolean have_lease(LhEventRecorder *recorder)
     return FALSE;
 }
 
+static guint64 waits_since(const Runner *runner)
+{
+    return ((const Told *)g_ptr_array_index(runner->events, 0))->order;
+}
+
+static gint by_order(gconstpointer a, gconstpointer b)
+{
+    guint64 left = waits_since(*(Runner *const *)a), right = waits_since(*(Runner *const *)b);
+
+    return (left > right) - (left < right);
+}
+
+/* Who has something to tell, in the order in which it came to be: people read what was first first. */
+static GPtrArray *tellers(LhRuntime *runtime)
+{
+    GPtrArray *runners = g_ptr_array_new();
+
+    for (guint i = 0; i < runtime->n_runners; i++)
+        if (has_events(&runtime->runners[i]))
+            g_ptr_array_add(runners, &runtime->runners[i]);
+    g_ptr_array_sort(runners, by_order);
+    return runners;
+}
+
 static void on_flush(gpointer data)
 {
     LhEventRecorder *recorder = data;
@@ -275,9 +301,10 @@ static void on_flush(gpointer data)
                lh_fmt("%" G_GUINT64_FORMAT, recorder->dropped), NULL);
         recorder->dropped = 0;
     }
-    for (guint i = 0; i < runtime->n_runners; i++) {
-        Runner *runner = &runtime->runners[i];
-        if (has_events(runner) && lh_election_may_act(runner) && have_lease(recorder))
+    g_autoptr(GPtrArray) runners = tellers(runtime);
+    for (guint i = 0; i < runners->len; i++) {
+        Runner *runner = g_ptr_array_index(runners, i);
+        if (lh_election_may_act(runner) && have_lease(recorder))
             flush_runner(recorder, runner);
         left = left || has_events(runner);
     }

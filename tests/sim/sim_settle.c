@@ -90,7 +90,7 @@ static const char *room_for(const Sim *sim, const LhReplica *replica)
 
 static const char *node_with(const Sim *sim, const char *item)
 {
-    const GPtrArray *names = inv_assignments_of(&sim->model, item);
+    const GPtrArray *names = inv_assignments_of(&sim->model, INV_POOL, item);
     return names == NULL ? NULL : names->pdata[0];
 }
 
@@ -214,7 +214,7 @@ static char *check_leftovers(Sim *sim)
 
 static gboolean lives(const Sim *sim, const LhReplica *replica)
 {
-    const GPtrArray *places = inv_assignments_of(&sim->model, replica->o.name);
+    const GPtrArray *places = inv_assignments_of(&sim->model, INV_POOL, replica->o.name);
     for (guint i = 0; places != NULL && i < places->len; i++)
         if (is_live(sim, places->pdata[i], replica))
             return TRUE;
