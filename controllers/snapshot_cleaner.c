@@ -124,6 +124,7 @@ static void plan_status(Round *round)
     g_autofree char *dry = g_strdup_printf("would delete the data of %u snapshots and %u orphans; "
                                            "see the plan",
                                            cleaner->due->len, cleaner->orphans->len);
+    g_autofree char *words = cleaner->brake == NULL ? NULL : lh_brake_words(&round->braking);
     LhCondition conditions[2];
     guint n = 0;
 
@@ -132,7 +133,7 @@ static void plan_status(Round *round)
             .type = "Braked",
             .status = cleaner->brake != NULL ? LH_CONDITION_TRUE : LH_CONDITION_FALSE,
             .reason = cleaner->brake != NULL ? "Held" : "WithinLimit",
-            .message = cleaner->brake != NULL ? cleaner->brake->message : NULL,
+            .message = words,
         };
     if (cleaner->settings->dry_run)
         conditions[n++] = (LhCondition){.type = "DryRun",

@@ -196,6 +196,7 @@ static void check_told(World *world, guint n)
                                         "Evicting",       "Evicted",  "DeletionDecided",
                                         "DataDeleted"};
     g_autofree char *before = NULL;
+    gint64 revision = 0;
     guint one = 1;
     for (gsize i = 0; i < G_N_ELEMENTS(story); i++) {
         const char *words[] = {story[i], "services/x", (const char *)&n};
@@ -206,6 +207,9 @@ static void check_told(World *world, guint n)
         const LhEvent *event = world_event(world, story[i], "services/x");
         if (before != NULL && strncmp(event->o.name, before, 12) < 0)
             fail_msg("%s was told before what comes before it", story[i]);
+        if (event->o.create_rev < revision)
+            fail_msg("%s was written before what comes before it", story[i]);
+        revision = event->o.create_rev;
         assert_int_equal(event->type, LH_EVENT_NORMAL);
         g_free(before);
         before = g_strndup(event->o.name, 12);
