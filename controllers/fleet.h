@@ -124,6 +124,7 @@ enum {
     LH_IN_DUE_ASSIGNED = 1 << 1,
     LH_IN_DUE_FREE = 1 << 2,
     LH_IN_TODO = 1 << 3,
+    LH_IN_MOVING = 1 << 4,
 };
 
 /* What it should not be for long, for cluster-monitor. */
@@ -167,6 +168,9 @@ struct LhFleetHost {
     GPtrArray *nodes;       /* LhFleetNode */
     gint64 used_bytes, used_items, restored_bytes, restored_items;
     gint64 unsized; /* assignments of unknown size: while there are any, its room is not known */
+    const LhObject *drain_said; /* cache-assigner's Status of its policy; NULL: none */
+    gboolean draining;          /* its policy, which parses, says drain */
+    gboolean in_drains;         /* in LhFleet.drains */
 };
 
 /* A desired object (or a recovery task) and what admission made of it. */
@@ -223,6 +227,9 @@ typedef struct {
     GTree *due_assigned; /* LhFleetReplica by due time: a load that ends then */
     GTree *due_free;     /* LhFleetReplica by due time: unassigned, its object goes then */
     GTree *todo;         /* LhFleetReplica by name: answers, lost nodes, retries to look at */
+    GTree *moving;       /* LhFleetReplica, freshest first: a load of it is on a host that is drained,
+                          * or it has several; those on lost nodes do not count */
+    GTree *drains;       /* LhFleetHost by name: drained, or its Status says so */
     GTree *admit_todo;   /* LhFleetSubject by key */
     GTree *health_todo;  /* LhFleetPresence by key */
     GTree *restore_todo; /* LhFleetRestore by name: to plan, or its progress is to be written */
@@ -288,6 +295,10 @@ const LhAssignment *lh_fleet_load(const LhFleetAssignment *assignment);
 
 /* The counted answer that the replica is live, or NULL. */
 const LhItem *lh_fleet_replica_live(const LhFleetReplica *replica);
+/* It is live where it may stay. */
+gboolean lh_fleet_replica_settled(const LhFleetReplica *replica);
+/* Nothing but its fate and the room is in the way of loading it somewhere. */
+gboolean lh_fleet_replica_placeable(const LhFleet *fleet, const LhFleetReplica *replica);
 
 /* Calls @func for each final snapshot of @service that overlaps [@start, @end], both included, in no order
  * that means anything. Looks at those, and at a few that begin soon after. */

@@ -46,9 +46,7 @@ static gboolean jumped_since(const Sim *sim, gint64 ms)
  * jumped while it measured. */
 static gboolean is_excused(const Sim *sim, const SimHand *hand)
 {
-    g_autofree char *node = hand->node == NULL
-                                ? NULL
-                                : g_strconcat(LH_POOL_RECOVERY "/", hand->node, NULL);
+    g_autofree char *node = hand->node == NULL ? NULL : g_strconcat("recovery/", hand->node, NULL);
     const gint64 *gone = node == NULL ? NULL : g_hash_table_lookup(sim->model.gone_ms, node);
     return hand->timeline != fake_etcd_timeline(sim->server) ||
            (hand->node != NULL && g_hash_table_contains(sim->by_hand, hand->node)) ||
