@@ -415,6 +415,26 @@ static void small_steps_do_not_slip_under(void **state)
     assert_int_equal(deletions(world), 11);
 }
 
+/* With 100 % nothing brakes, however many are retired already. */
+static void what_is_retired_belongs_to_the_whole(void **state)
+{
+    g_autoptr(World) world = world_with(12, 0);
+
+    (void)state;
+    put_settings(world, C, "\"buffer\":\"1m\",\"brakePercent\":100,\"deletesPerSecond\":1000");
+    run(world, C);
+    assert_int_equal(deletions(world), 12);
+    for (int i = 0; i < 12; i++) {
+        g_autofree char *name = g_strdup_printf("old-%03d", i);
+        erased(world, name, "");
+    }
+    run(world, C);
+    put_snapshot(world, "next", "s", T0 - DAY, 10);
+    run(world, C);
+    assert_null(brake(world));
+    assert_int_equal(deletions(world), 13);
+}
+
 /* 12 of 12 are no less because there are 60 more. */
 static void what_is_braked_is_no_smaller_share_of_more(void **state)
 {
@@ -584,6 +604,7 @@ int main(void)
         cmocka_unit_test(what_was_confirmed_long_ago_is_asked_for_again),
         cmocka_unit_test(a_slow_plan_is_carried_out_to_its_end),
         cmocka_unit_test(small_steps_do_not_slip_under),
+        cmocka_unit_test(what_is_retired_belongs_to_the_whole),
         cmocka_unit_test(what_is_braked_is_no_smaller_share_of_more),
         cmocka_unit_test(an_orphan_that_ripens_later_was_not_confirmed),
         cmocka_unit_test(many_orphans_brake),
