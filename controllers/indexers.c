@@ -146,9 +146,9 @@ static void take_answer(Round *round, const LhPoolAssignment *assignment)
 {
     const LhItem *item = (const LhItem *)assignment->item;
     gboolean evicted = lh_pool_order(assignment)->action != LH_ACTION_LOAD;
-    const char *message = item->message != NULL && *item->message != '\0' ? item->message
-                          : item->state == LH_ITEM_DONE ? "the node ended it by itself"
-                                                        : "the node gave no reason";
+    gboolean silent = item->message == NULL || *item->message == '\0';
+    const char *message = silent && item->state == LH_ITEM_DONE ? "the node ended it by itself"
+                                                                : lh_attempts_words(item->message);
 
     lh_plan_begin(round->plan);
     delete_assignment(round, assignment, evicted ? "evicted" : "failed",

@@ -150,7 +150,7 @@ static void take_failed(Round *round, const LhPoolAssignment *assignment)
 {
     const LhAssignment *order = lh_pool_order(assignment);
     const LhItem *item = (const LhItem *)assignment->item;
-    const char *message = item->message == NULL ? "the node gave no reason" : item->message;
+    const char *message = lh_attempts_words(item->message);
     gboolean evicted = order->action != LH_ACTION_LOAD;
 
     lh_plan_begin(round->plan);
