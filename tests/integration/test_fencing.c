@@ -3,9 +3,11 @@
  * that there is. What must hold each time: the last line on the node that is lost comes before its lease
  * may end, and before the first line anywhere else. Cache nodes serve on. What was seen is printed.
  */
+#include "base/units.h"
 #include "etcd/lease.h"
-#include "harness.h"
+#include "history.h"
 #include "tests/chaos/chaos.h"
+#include "tests/fakes/s3_faults.h"
 
 #include <fcntl.h>
 #include <glib/gstdio.h>
@@ -602,6 +604,168 @@ static void a_cache_node_serves_on(void **state)
     net_free(net);
 }
 
+/* ---- a leader ---- */
+
+#define CLEANER "snapshot-cleaner"
+#define BIG     80 /* objects of one snapshot: their deletion takes longer than a lease */
+#define FEW     4  /* and of one whose deletion ends, and is to be said, after the cut */
+
+typedef struct {
+    S3Faults *store;
+    char *host; /* line of the requests that are the first leader's */
+    const char *next;
+    guint deletions;
+    gint64 last_us; /* when the last of them was seen */
+} Leading;
+
+/* How many deletions with that line have come. */
+static guint deletions_of(S3Faults *store, const char *host)
+{
+    g_autofree char *heads = s3_faults_heads(store);
+    g_auto(GStrv) all = g_strsplit(heads, "\r\n\r\n", -1);
+    guint n = 0;
+
+    for (guint i = 0; all[i] != NULL; i++)
+        n += g_str_has_prefix(all[i], "DELETE ") && strstr(all[i], host) != NULL;
+    return n;
+}
+
+static gboolean deletes(World *world, gpointer data)
+{
+    const Leading *leading = data;
+
+    return deletions_of(leading->store, leading->host) > 0;
+}
+
+/* Looks at the deletions of the first leader meanwhile. */
+static gboolean next_leads(World *world, gpointer data)
+{
+    Leading *leading = data;
+    guint n = deletions_of(leading->store, leading->host);
+
+    if (n != leading->deletions)
+        leading->last_us = boottime_us();
+    leading->deletions = n;
+    g_autoptr(GPtrArray) all = lh_mirror_list(world->mirror, LH_KIND_LEADER);
+    const LhLeader *oldest = NULL;
+    for (guint i = 0; i < all->len; i++) {
+        const LhLeader *leader = all->pdata[i];
+        if (g_str_has_prefix(leader->o.name, CLEANER "/") &&
+            (oldest == NULL || leader->o.create_rev < oldest->o.create_rev))
+            oldest = leader;
+    }
+    return oldest != NULL && strcmp(oldest->instance, leading->next) == 0;
+}
+
+/* A manager whose store is behind this link. */
+static Proc *cleaning(World *world, const char *name, Link *store)
+{
+    g_autofree char *access = s3_secret_file(world, "access", "somebody");
+    g_autofree char *secret = s3_secret_file(world, "secret", "something");
+    g_autofree char *endpoint = g_strdup_printf("http://127.0.0.1:%u", link_port(store));
+    const char *const extra[] = {lease_arg[0],
+                                 lease_arg[1],
+                                 "--object-store-roots",
+                                 "s3://b/kept/",
+                                 "--object-store-endpoint",
+                                 endpoint,
+                                 "--object-store-access-key-file",
+                                 access,
+                                 "--object-store-secret-key-file",
+                                 secret,
+                                 NULL};
+
+    return manager_start(world, name, extra);
+}
+
+static void publish_objects(World *world, S3Faults *store, const char *name, guint n)
+{
+    g_autofree char *key = g_strconcat("published/snapshots/", name, NULL);
+    g_autofree char *start = lh_time_format(world->now_ms - 7200000);
+    g_autofree char *end = lh_time_format(world->now_ms - 3600000);
+
+    for (guint i = 0; i < n; i++) {
+        g_autofree char *path = g_strdup_printf("/b/kept/%s/part-%u", name, i);
+        s3_faults_put(store, path, "data", 4);
+    }
+    world_putf(world, key,
+               "{\"service\":\"x\",\"partition\":\"p0\",\"startTime\":\"%s\",\"endTime\":\"%s\","
+               "\"maxOffset\":9,\"sizeBytes\":%u,\"uri\":\"s3://b/kept/%s/\"}",
+               start, end, 4 * n, name);
+}
+
+static gboolean is_marked(World *world, gpointer store)
+{
+    return s3_faults_count(store, "PUT /b/kept/.leasehold") > 0;
+}
+
+static gboolean all_retired(World *world, gpointer data)
+{
+    return lh_mirror_count(world->mirror, LH_KIND_SNAPSHOT) == 0;
+}
+
+static gboolean has_passed_on(World *world, gpointer link)
+{
+    return link_touched(link) > 0;
+}
+
+/* Cut off by a network that keeps what it sends, and delivers it when the next one leads: no deletion goes to
+ * the object store once another may lead, and no write of it is taken. */
+static void a_leader_is_cut_off(void **state)
+{
+    World *world = *state;
+    S3Faults *store = s3_faults_new();
+    Net *net = net_new();
+    Link *etcd, *slow = net_link(net, "127.0.0.1", s3_faults_port(store));
+    Link *quick = net_link(net, "127.0.0.1", s3_faults_port(store));
+    g_autofree char *endpoint = link_to_etcd(world, net, "127.0.0.1", &etcd);
+    Leading leading = {.store = store, .next = "m-1"};
+    gint64 takeover = 0;
+
+    leading.host = g_strdup_printf("127.0.0.1:%u", link_port(slow));
+    world_put(world, "desired/settings/" CLEANER,
+              "{\"spec\":{\"buffer\":\"0s\",\"brakePercent\":100,\"deletesPerSecond\":100}}");
+    world_put(world, "desired/services/x",
+              "{\"spec\":{\"owner\":\"a\",\"retention\":\"10m\",\"cache\":{\"window\":\"5m\"}}}");
+    world->access.endpoints = endpoint;
+    Proc *first = cleaning(world, "m-1", slow);
+    world->access.endpoints = world->endpoints;
+    world_wait(world, next_leads, &leading, "m-1 leads");
+    world_poll(world, is_marked, store, "the root is taken");
+    leading.next = "m-2";
+    Proc *second = cleaning(world, "m-2", quick);
+    link_delay(slow, LINK_TO_CLIENT, 500);
+    publish_objects(world, store, "few", FEW);
+    publish_objects(world, store, "big", BIG);
+    world_poll(world, deletes, &leading, "m-1 deletes data");
+    link_hold(etcd, LINK_BOTH);
+    gint64 cut_us = boottime_us();
+    world_poll(world, next_leads, &leading, "m-2 leads");
+    gint64 led_us = boottime_us();
+    guint before = leading.deletions;
+    print_message(
+        "# leader: %u deletions, the last %.1f ms after the cut; the next one leads %.1f ms "
+        "after it\n",
+        before, (double)(leading.last_us - cut_us) / 1e3, (double)(led_us - cut_us) / 1e3);
+    assert_true(before > 0);
+    assert_true(before < BIG + FEW);
+    assert_true(leading.last_us < led_us);
+    assert_true(has_passed_on(world, etcd));
+    link_heal(etcd);
+    world_wait(world, all_retired, NULL, "m-2 has deleted the rest");
+    assert_int_equal(deletions_of(store, leading.host), before);
+    g_autofree char *wrong = history_no_writes_of(world, CLEANER, "m-1", &takeover);
+    if (wrong != NULL)
+        world_fail(world, "%s", wrong);
+    assert_true(takeover > 0);
+    g_print("%s", proc_log(first));
+    assert_int_equal(proc_stop(first), 0);
+    assert_int_equal(proc_stop(second), 0);
+    net_free(net);
+    s3_faults_free(store);
+    g_free(leading.host);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -609,6 +773,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(an_exclusive_node_loses_its_network, world_setup,
                                         world_teardown),
         cmocka_unit_test_setup_teardown(a_cache_node_serves_on, world_setup, world_teardown),
+        cmocka_unit_test_setup_teardown(a_leader_is_cut_off, world_setup, world_teardown),
     };
     char *why = NULL;
     int failed;
