@@ -121,6 +121,7 @@ static guint lines_between(World *world, const char *task, const char *node, gin
 /* ---- tasks and who has them ---- */
 
 typedef struct {
+    const char *pool;
     const char *node; /* name of the agent; "": any other than @not_id */
     const char *not_id;
     char *task, *id; /* found; g_free */
@@ -134,7 +135,7 @@ static void find_holder(const LhObject *object, gpointer data)
     g_autofree char *task = lh_name_part(object->name, 2);
     g_autofree char *node = lh_node_name_of(id);
 
-    if (strcmp(pool, "recovery") != 0 || holder->id != NULL ||
+    if (strcmp(pool, holder->pool) != 0 || holder->id != NULL ||
         (holder->task != NULL && strcmp(task, holder->task) != 0) ||
         (*holder->node != '\0' && strcmp(node, holder->node) != 0) ||
         g_strcmp0(id, holder->not_id) == 0)
@@ -154,8 +155,7 @@ static gboolean is_found(World *world, gpointer data)
 
 /* A node with one task. */
 typedef struct {
-    const char *name;
-    World *world;
+    const char *pool, *name;
     Proc *proc;
     Link *link;
     char *task, *id; /* its first task, and its id then */
@@ -172,7 +172,7 @@ static gboolean writes(World *world, gpointer data)
 /* Returns when its task is begun. */
 static void wait_works(World *world, Worker *worker)
 {
-    Holder holder = {.node = worker->name};
+    Holder holder = {.pool = worker->pool, .node = worker->name};
 
     world_wait(world, is_found, &holder, "%s has a task", worker->name);
     worker->task = holder.task;
@@ -197,8 +197,22 @@ static void publish_tasks(World *world, guint n)
     }
 }
 
+/* For the indexers: two, the fewest that a service has. */
+static void publish_partitions(World *world)
+{
+    for (guint i = 1; i <= 2; i++) {
+        g_autofree char *key = g_strdup_printf("desired/partitions/p_%u", i);
+        world_putf(world, key,
+                   "{\"spec\":{\"capacityBytesPerSecond\":5000,\"topic\":\"logs\","
+                   "\"kafkaPartition\":%u}}",
+                   i);
+    }
+    world_put(world, "desired/services/logs",
+              "{\"spec\":{\"owner\":\"me\",\"throughputBytesPerSecond\":8000}}");
+}
+
 /* @endpoint NULL: etcd itself. */
-static Proc *recovery_agent(World *world, const char *name, const char *endpoint)
+static Proc *working_agent(World *world, const char *pool, const char *name, const char *endpoint)
 {
     g_autofree char *exec = working(world);
     const char *const extra[] = {"--exec", exec, lease_arg[0], lease_arg[1], NULL};
@@ -207,7 +221,7 @@ static Proc *recovery_agent(World *world, const char *name, const char *endpoint
 
     if (endpoint != NULL)
         world->access.endpoints = endpoint;
-    proc = agent_start(world, &(AgentOptions){.name = name, .pool = "recovery", .extra = extra});
+    proc = agent_start(world, &(AgentOptions){.name = name, .pool = pool, .extra = extra});
     world->access.endpoints = direct;
     return proc;
 }
@@ -217,7 +231,7 @@ static void spares(World *world, guint n)
 {
     for (guint i = 0; i < n; i++) {
         g_autofree char *name = g_strdup_printf("spare-%u", i);
-        recovery_agent(world, name, NULL);
+        working_agent(world, "recovery", name, NULL);
     }
 }
 
@@ -239,7 +253,7 @@ static char *link_to_etcd(World *world, Net *net, const char *address, Link **li
  * time of the loss. */
 static void check_fenced(World *world, const Worker *lost, gint64 within_ms)
 {
-    Holder holder = {.node = "", .not_id = lost->id, .task = lost->task};
+    Holder holder = {.pool = lost->pool, .node = "", .not_id = lost->id, .task = lost->task};
     Worker next = {.name = "the next", .task = lost->task};
     gint64 last, first;
 
@@ -262,8 +276,7 @@ static void check_fenced(World *world, const Worker *lost, gint64 within_ms)
 
 static gboolean nothing_is_left(World *world, gpointer data)
 {
-    return lh_mirror_count(world->mirror, LH_KIND_RECOVERYTASK) == 0 &&
-           lh_mirror_count(world->mirror, LH_KIND_ASSIGNMENT) == 0;
+    return lh_mirror_count(world->mirror, LH_KIND_RECOVERYTASK) == 0;
 }
 
 /* All work ends by itself, and all tasks are done. */
@@ -277,7 +290,7 @@ static void finish(World *world)
 
 /* ---- exclusive nodes ---- */
 
-enum { KILLED, STOPPED, CUT, DEAF, REVOKED, SLOW, N_FAULTS };
+enum { KILLED, STOPPED, CUT, DEAF, REVOKED, CUT_INDEXER, SLOW, N_FAULTS };
 
 static void revoke_lease(World *world, const Worker *worker)
 {
@@ -298,7 +311,7 @@ static void lose(World *world, Worker *worker, guint fault)
         proc_kill(worker->proc);
     else if (fault == STOPPED || fault == SLOW)
         kill(proc_pid(worker->proc), SIGSTOP);
-    else if (fault == CUT)
+    else if (fault == CUT || fault == CUT_INDEXER)
         link_drop(worker->link, LINK_BOTH);
     else if (fault == DEAF)
         link_drop(worker->link, LINK_TO_CLIENT);
@@ -314,7 +327,7 @@ static gboolean time_is_up(World *world, gpointer until_us)
 /* It has worked on all the time, and alone. */
 static void check_goes_on(World *world, const Worker *slow)
 {
-    Holder other = {.node = "", .not_id = slow->id, .task = slow->task};
+    Holder other = {.pool = slow->pool, .node = "", .not_id = slow->id, .task = slow->task};
     guint during = lines_between(world, slow->task, slow->id, slow->lost_us,
                                  slow->lost_us + SLOW_MS * 1000);
 
@@ -326,9 +339,11 @@ static void check_goes_on(World *world, const Worker *slow)
     assert_int_equal(proc_logged(slow->proc, "registered node="), 1);
 }
 
-static gboolean is_gone(World *world, gpointer id)
+static gboolean is_gone(World *world, gpointer data)
 {
-    return world_get(world, LH_KIND_NODE, "recovery/%s", (const char *)id) == NULL;
+    const Worker *worker = data;
+
+    return world_get(world, LH_KIND_NODE, "%s/%s", worker->pool, worker->id) == NULL;
 }
 
 typedef struct {
@@ -360,8 +375,8 @@ static void wait_anew(World *world, const char *name, const char *id)
 
 static void an_exclusive_node_is_lost(void **state)
 {
-    static const char *const names[N_FAULTS] = {"killed", "stopped", "cut",
-                                                "deaf",   "revoked", "slow"};
+    static const char *const names[N_FAULTS] = {"killed",  "stopped", "cut", "deaf",
+                                                "revoked", "indexer", "slow"};
     World *world = *state;
     Net *net = net_new();
     Worker workers[N_FAULTS] = {{0}};
@@ -371,17 +386,21 @@ static void an_exclusive_node_is_lost(void **state)
         Worker *worker = &workers[i];
         g_autofree char *endpoint = link_to_etcd(world, net, "127.0.0.1", &worker->link);
         worker->name = names[i];
-        worker->proc = recovery_agent(world, names[i], endpoint);
+        worker->pool = i == CUT_INDEXER ? "indexer" : "recovery";
+        worker->proc = working_agent(world, worker->pool, names[i], endpoint);
     }
-    publish_tasks(world, N_FAULTS);
+    publish_tasks(world, N_FAULTS - 1);
+    publish_partitions(world);
     for (guint i = 0; i < N_FAULTS; i++)
         wait_works(world, &workers[i]);
-    spares(world, SLOW);
+    spares(world, CUT_INDEXER);
     for (guint i = 0; i < N_FAULTS; i++)
         lose(world, &workers[i], i);
     gint64 until_us = workers[SLOW].lost_us + SLOW_MS * 1000;
     world_poll(world, time_is_up, &until_us, "the stop is over");
     kill(proc_pid(workers[SLOW].proc), SIGCONT);
+    /* Not before: it would get half of the partitions at once. */
+    working_agent(world, "indexer", "spare-indexer", NULL);
     /* What is known ends at once, and not with the lease. */
     for (guint i = 0; i < SLOW; i++)
         check_fenced(world, &workers[i], i == KILLED || i == REVOKED ? AT_ONCE_MS : LEASE_MS);
@@ -392,8 +411,9 @@ static void an_exclusive_node_is_lost(void **state)
     kill(proc_pid(workers[STOPPED].proc), SIGCONT);
     link_heal(workers[CUT].link);
     link_heal(workers[DEAF].link);
+    link_heal(workers[CUT_INDEXER].link);
     for (guint i = STOPPED; i < SLOW; i++) {
-        world_wait(world, is_gone, workers[i].id, "%s is gone", workers[i].id);
+        world_wait(world, is_gone, &workers[i], "%s is gone", workers[i].id);
         wait_anew(world, workers[i].name, workers[i].id);
     }
     finish(world);
@@ -442,6 +462,7 @@ static void an_exclusive_node_loses_its_network(void **state)
     for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
         g_autofree char *endpoint = link_to_etcd(world, net, island_outside(island_nth(i)),
                                                  &workers[i].link);
+        workers[i].pool = "recovery";
         workers[i].name = names[i];
         workers[i].proc = island_agent(world, names[i], island_nth(i), endpoint);
     }
@@ -788,7 +809,6 @@ int main(int argc, char **argv)
         return work(argv[2]);
     if (!islands_begin(2, &why))
         no_islands = why;
-    cmocka_set_test_filter(g_getenv("CMOCKA_TEST_FILTER"));
     failed = cmocka_run_group_tests_name("fencing", tests, NULL, NULL);
     islands_end();
     g_free(why);
