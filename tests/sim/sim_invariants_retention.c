@@ -41,12 +41,12 @@ static int lets_go(const SimChange *change)
                : -1;
 }
 
-static void note_confirmation(Sim *sim, const SimCommit *commit, const SimChange *change)
+void sim_note_confirmation(Sim *sim, const LhObject *object, gint64 revision)
 {
-    const LhConfirmation *said = (const LhConfirmation *)change->after;
-    if (change->kind == LH_KIND_CONFIRMATION && said != NULL && lh_object_known(change->after))
+    const LhConfirmation *said = (const LhConfirmation *)object;
+    if (said != NULL && lh_object_known(object))
         g_hash_table_replace(sim->confirmed, g_strdup(said->plan_hash),
-                             g_memdup2(&commit->commit->revision, sizeof(gint64)));
+                             g_memdup2(&revision, sizeof revision));
 }
 
 /* Of a restoration, and written in this history. */
@@ -131,7 +131,8 @@ static void after(Sim *sim, const SimCommit *commit)
     for (guint i = 0; i < commit->n; i++) {
         const SimChange *change = &commit->changes[i];
         int brake = brake_of(change);
-        note_confirmation(sim, commit, change);
+        if (change->kind == LH_KIND_CONFIRMATION)
+            sim_note_confirmation(sim, change->after, commit->commit->revision);
         if (brake >= 0 && commit->manager && restored(sim, change->after) != NULL)
             sim->counters.restored_brakes++;
         for (guint p = 0; p < sim->options.managers && brake >= 0; p++)
