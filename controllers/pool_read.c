@@ -285,9 +285,9 @@ void lh_pool_say_drained(const LhPoolView *view, const char *controller, const c
             held += ((const LhPoolNode *)g_ptr_array_index(host->nodes, i))->held;
         g_autofree char *name = g_strdup_printf("nodepolicies/%s/%s/%s", view->name, host->name,
                                                 controller);
-        g_autofree char *message = held == 0
-                                       ? g_strdup("nothing is assigned to it")
-                                       : g_strdup_printf("%" G_GINT64_FORMAT " left: %s", held, why);
+        g_autofree char *message = held == 0 ? g_strdup("nothing is assigned to it")
+                                             : g_strdup_printf("%" G_GINT64_FORMAT " left: %s",
+                                                               held, why);
         LhCondition condition = {
             .type = "Drained",
             .status = held == 0 ? LH_CONDITION_TRUE : LH_CONDITION_FALSE,

@@ -128,10 +128,8 @@ static int wait_for(Waiter *waiter, gint64 deadline_ms, GError **error)
 {
     for (;;) {
         g_autoptr(cJSON) list = NULL;
-        LhWatch watch = {.plural = "nodepolicies",
-                         .func = on_policy,
-                         .opened = look_again,
-                         .data = waiter};
+        LhWatch watch = {
+            .plural = "nodepolicies", .func = on_policy, .opened = look_again, .data = waiter};
         if (!read_policy(waiter, error)) {
             return LH_EXIT_FAILED;
         }
@@ -189,8 +187,8 @@ int lh_cmd_drain(LhCli *cli, char **args, GError **error)
     g_autoptr(GError) local = NULL;
     gint64 timeout_ms = -1;
     if (slash == NULL || slash == args[0] || slash[1] == '\0' || strchr(slash + 1, '/') != NULL) {
-        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "drain: %s: usage: leasehold drain %s", args[0],
-                    cli->command->arguments);
+        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "drain: %s: usage: leasehold drain %s",
+                    args[0], cli->command->arguments);
         return LH_EXIT_USAGE;
     }
     if (cli->o.timeout != NULL && !lh_duration_parse(cli->o.timeout, &timeout_ms, &local)) {
