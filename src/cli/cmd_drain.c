@@ -2,7 +2,7 @@
  * drain POOL/NODE-NAME: takes a node out of use, and with --wait stays until nothing is assigned to it.
  *
  * It waits for the condition Drained of the NodePolicy at the revision that it has written. The object is
- * read again when the watch is open, so nothing falls between. It ends early when somebody undoes the
+ * read again when the watches are open and whenever a Status of it changes, so nothing falls between. It ends early when somebody undoes the
  * drain; a node that is gone is drained as soon as what it had is elsewhere.
  */
 #include "base/errors.h"
@@ -105,6 +105,14 @@ static gboolean look_again(gpointer data)
     return waiter->outcome != OPEN;
 }
 
+/* What controllers say of it is in keys of their own, "nodepolicies/<pool>/<node name>/<controller>". */
+static gboolean on_status(const char *event, gint64 revision, const cJSON *object, gpointer data)
+{
+    Waiter *waiter = data;
+    g_autofree char *below = g_strdup_printf("nodepolicies/%s/", waiter->name);
+    return g_str_has_prefix(lh_object_name(object), below) && look_again(waiter);
+}
+
 static int outcome_code(const Waiter *waiter, GError **error)
 {
     g_autofree char *object = g_strdup_printf("nodepolicies/%s", waiter->name);
@@ -128,8 +136,10 @@ static int wait_for(Waiter *waiter, gint64 deadline_ms, GError **error)
 {
     for (;;) {
         g_autoptr(cJSON) list = NULL;
-        LhWatch watch = {
-            .plural = "nodepolicies", .func = on_policy, .opened = look_again, .data = waiter};
+        LhWatch watches[] = {
+            {.plural = "nodepolicies", .func = on_policy, .opened = look_again, .data = waiter},
+            {.plural = "status", .func = on_status, .opened = look_again, .data = waiter},
+        };
         if (!read_policy(waiter, error)) {
             return LH_EXIT_FAILED;
         }
@@ -140,8 +150,9 @@ static int wait_for(Waiter *waiter, gint64 deadline_ms, GError **error)
         if (list == NULL) {
             return LH_EXIT_FAILED;
         }
-        watch.revision = lh_json_get_int(list, "revision", 0);
-        switch (lh_client_watch(waiter->cli->client, &watch, 1, deadline_ms, error)) {
+        watches[0].revision = watches[1].revision = lh_json_get_int(list, "revision", 0);
+        switch (lh_client_watch(waiter->cli->client, watches, G_N_ELEMENTS(watches), deadline_ms,
+                                error)) {
         case LH_WATCH_ENDED:
         case LH_WATCH_TIMEOUT:
             return outcome_code(waiter, error);
