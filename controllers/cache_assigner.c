@@ -50,6 +50,20 @@ static LhPlacement *placement(Round *round)
     return round->placement;
 }
 
+/* To who watches its service; of a replica that is gone too there may be none. */
+static void tell(Round *round, const LhFleetReplica *replica, const char *what, const char *node)
+{
+    const LhReplica *object = (const LhReplica *)replica->object;
+    const LhFleetSnapshot *snapshot = replica->snapshot;
+    const char *service = object != NULL && lh_object_known(&object->o)   ? object->service
+                          : snapshot != NULL && snapshot->service != NULL ? snapshot->service->name
+                                                                          : NULL;
+
+    if (service != NULL)
+        lh_plan_event(round->plan, LH_EVENT_NORMAL, what, LH_KIND_SERVICE, service,
+                      "replica %s, node %s", replica->name, node);
+}
+
 static void load(Round *round, const LhFleetReplica *replica, const LhFleetNode *node,
                  const char *rule, const char *reason)
 {
@@ -75,6 +89,7 @@ static void load(Round *round, const LhFleetReplica *replica, const LhFleetNode 
     lh_plan_rely(round->plan, LH_KIND_REPLICA, replica->name, replica->object->mod_rev);
     lh_plan_rely(round->plan, LH_KIND_SNAPSHOT, snapshot->o.name, snapshot->o.mod_rev);
     lh_plan_rely(round->plan, LH_KIND_NODE, registration, node->object->mod_rev);
+    tell(round, replica, "Assigned", node->id);
 }
 
 /* ---- what is due, answered or lost ---- */
@@ -137,6 +152,7 @@ static void take_evicted(Round *round, const LhFleetAssignment *assignment)
     delete_assignment(round, assignment, "evicted", "its node holds nothing of it any more");
     lh_plan_rely(round->plan, LH_KIND_ITEM, assignment->item->name, assignment->item->mod_rev);
     delete_with_last(round, replica);
+    tell(round, replica, "Evicted", assignment->node->id);
     lh_plan_end(round->plan);
 }
 

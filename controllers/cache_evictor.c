@@ -121,6 +121,10 @@ static void evict(Round *round, const LhFleetAssignment *target)
         lh_plan_rely(round->plan, LH_KIND_REPLICA, replica->name,
                      replica->object == NULL ? 0 : replica->object->mod_rev);
     lh_cache_rely_on_fate(round->plan, round->fleet, replica);
+    if (replica->snapshot->service != NULL)
+        lh_plan_event(round->plan, LH_EVENT_NORMAL, "Evicting", LH_KIND_SERVICE,
+                      replica->snapshot->service->name, "replica %s, node %s: %s", replica->name,
+                      target->node->id, lh_cache_fate_text(&replica->fate));
     lh_plan_end(round->plan);
 }
 

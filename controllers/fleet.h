@@ -201,9 +201,10 @@ typedef struct {
     GHashTable *deletions;     /* snapshot -> Deletion (reference) */
     GHashTable *restores;      /* name -> LhFleetRestore */
     GTree *decided;            /* Deletion by decidedAt and name: the known ones */
-    GTree *undeleted;          /* Deletion by name: known, and its data is not deleted yet */
-    GTree *orphans;            /* Orphan by name (reference): unknown ones too */
-    GTree *observed;           /* Observation by name (reference) */
+    GTree *lately;    /* counts of those that no confirmed plan asked for: see lh_fleet_lately */
+    GTree *undeleted; /* Deletion by name: known, and its data is not deleted yet */
+    GTree *orphans;   /* Orphan by name (reference): unknown ones too */
+    GTree *observed;  /* Observation by name (reference) */
     const char *const *roots; /* of snapshot-cleaner's object store, as observed; NULL: not known */
     GHashTable *unknown; /* Snapshot that does not parse -> its uri, "" where none can be read */
     guint unreadable;    /* … how many have "" */
@@ -366,6 +367,13 @@ LhClaim lh_fleet_claim(const LhFleet *fleet, const char *directory);
 void lh_fleet_uri_holders(const LhFleet *fleet, const char *directory,
                           void (*func)(const LhFleetSnapshot *snapshot, gpointer data),
                           gpointer data);
+
+/* Deletions outside a confirmed plan that were decided after @from_ms, or a few seconds before. */
+typedef struct {
+    gint64 n, gone; /* gone: … and the snapshot is gone too */
+} LhFleetLately;
+/* Of @service; NULL: of all. Looks at a count for each few seconds since. */
+LhFleetLately lh_fleet_lately(const LhFleet *fleet, const char *service, gint64 from_ms);
 
 /* A sorted walk: for (n = g_tree_node_first(t); n; n = g_tree_node_next(n)) lh_tree_record(n). */
 #define lh_tree_record(node) g_tree_node_key(node)
