@@ -491,6 +491,9 @@ static void recovery_assigner_plan(gconstpointer index, const LhPlanContext *con
     plan_busy(&round);
     plan_timeouts(&round);
     plan_waiting(&round);
+    if (!plan->more)
+        lh_pool_say_drained(round.view, NAME, "Running", "what runs there is let run to its end",
+                            context->now_ms, plan);
 }
 
 /* ---- gauges ---- */
