@@ -35,7 +35,8 @@
     X(CLEANER, cleaner, "cleaner")          \
     X(MONITOR, monitor, "monitor")          \
     X(PARTITIONS, partitions, "partitions") \
-    X(DRAIN, drain, "drain")
+    X(DRAIN, drain, "drain")                \
+    X(SEEDS, seeds, "seeds")
 
 typedef enum {
 #define X(id, variable, name) INV_##id,

@@ -85,6 +85,9 @@ static void check_assignment(Inv *inv, const InvFence *fence, const InvChange *c
     /* In an exclusive pool one controller orders both. */
     if (!inv_is_cache(change->name))
         evicts = after->action == LH_ACTION_EVICT;
+    /* A seed that was edited is loaded over what it was: that is judged with the seeds. */
+    if (g_str_has_prefix(change->name, "manager/") && after->action == LH_ACTION_LOAD)
+        return;
     if (evicts ? after->action != LH_ACTION_EVICT || change->before == NULL
                : after->action != LH_ACTION_LOAD || change->before != NULL)
         SAY(inv, "%s: %s orders %s over %s", change->key, fence->controller,
