@@ -1,6 +1,6 @@
 /*
  * The API's wiring: health, metrics and the view of the whole cluster. The other routes are in
- * api_objects.c, api_watch.c and api_actions.c.
+ * api_objects.c, api_watch.c, api_actions.c, api_pools.c and api_docs.c.
  */
 #include "http/api.h"
 
@@ -291,7 +291,9 @@ LhApi *lh_api_new(LhHttpServer *server, const LhApiOptions *options)
     lh_http_server_route(server, "GET", "/readyz", LH_ROLE_ANYONE, handle_readyz, api);
     lh_http_server_route(server, "GET", "/metrics", LH_ROLE_VIEWER, handle_metrics, api);
     lh_http_server_route(server, "GET", "/v1/cluster", LH_ROLE_VIEWER, handle_cluster, api);
+    lh_api_docs_routes(api);
     lh_api_actions_routes(api);
+    lh_api_pools_routes(api);
     lh_api_objects_routes(api);
     return api;
 }
@@ -301,5 +303,6 @@ void lh_api_free(LhApi *api)
     if (api == NULL)
         return;
     lh_hub_free(api->hub);
+    g_free(api->docs_page);
     g_free(api);
 }

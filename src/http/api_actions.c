@@ -136,8 +136,7 @@ static void handle_explain(LhHttpRequest *request, gpointer data)
 
 /* ---- "<name>:<verb>" ---- */
 
-/* Splits at the last colon; NULL when there is none. */
-static char *verb_of(const char *rest, const char **verb)
+char *lh_api_verb_of(const char *rest, const char **verb)
 {
     const char *colon = strrchr(rest, ':');
 
@@ -184,7 +183,7 @@ static void handle_retry(LhHttpRequest *request, gpointer data)
 {
     LhApi *api = data;
     const char *verb = NULL;
-    g_autofree char *name = verb_of(lh_http_rest(request), &verb);
+    g_autofree char *name = lh_api_verb_of(lh_http_rest(request), &verb);
     const LhObject *retry;
 
     if (name == NULL || strcmp(verb, "retry") != 0) {
@@ -209,7 +208,7 @@ static void handle_confirm(LhHttpRequest *request, gpointer data)
 {
     LhApi *api = data;
     const char *verb = NULL, *hash;
-    g_autofree char *name = verb_of(lh_http_rest(request), &verb);
+    g_autofree char *name = lh_api_verb_of(lh_http_rest(request), &verb);
     gsize len;
     const char *body = lh_http_body(request, &len);
     g_autoptr(cJSON) json = lh_json_parse(body, len, LH_JSON_MAX_BYTES, NULL);
@@ -246,7 +245,7 @@ static void handle_nodepolicy(LhHttpRequest *request, gpointer data)
 {
     LhApi *api = data;
     const char *verb = NULL;
-    g_autofree char *name = verb_of(lh_http_rest(request), &verb);
+    g_autofree char *name = lh_api_verb_of(lh_http_rest(request), &verb);
     gboolean cordon, drain;
 
     if (name == NULL || (strcmp(verb, "cordon") != 0 && strcmp(verb, "uncordon") != 0 &&
@@ -316,7 +315,7 @@ static void handle_leaders(LhHttpRequest *request, gpointer data)
 {
     LhApi *api = data;
     const char *verb = NULL;
-    g_autofree char *controller = verb_of(lh_http_rest(request), &verb);
+    g_autofree char *controller = lh_api_verb_of(lh_http_rest(request), &verb);
     gsize len;
     const char *body = lh_http_body(request, &len);
     g_autoptr(cJSON) json = lh_json_parse(body, len, LH_JSON_MAX_BYTES, NULL);

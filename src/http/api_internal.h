@@ -1,6 +1,7 @@
 /*
  * Between the files of the API only: api.c (wiring, health, cluster), api_view.c (objects as JSON,
- * selectors), api_objects.c (get, list, put, delete), api_watch.c, api_actions.c.
+ * selectors), api_objects.c (get, list, put, delete), api_watch.c, api_actions.c, api_pools.c (rebalance),
+ * api_docs.c (the API's own description).
  */
 #pragma once
 
@@ -14,6 +15,7 @@ struct LhApi {
     LhApiOptions options;
     LhHttpServer *server;
     LhWatchHub *hub;
+    char *docs_page; /* made when it is first asked for */
 };
 
 /* ---- view ---- */
@@ -34,6 +36,11 @@ gboolean lh_selector_match(const LhSelector *selector, const LhObject *object);
 /* ---- handlers ---- */
 void lh_api_objects_routes(LhApi *api);
 void lh_api_actions_routes(LhApi *api);
+void lh_api_pools_routes(LhApi *api);
+void lh_api_docs_routes(LhApi *api);
+/* Splits "<name>:<verb>" at the last colon: the name, g_free; NULL when there is none. */
+char *lh_api_verb_of(const char *rest, const char **verb);
+gboolean lh_api_wants_dry_run(LhHttpRequest *request);
 /* The value to store for a desired object: @body without status and revision. Validated as admission
  * validates single objects. NULL and an error whose message begins with the field. */
 char *lh_api_desired_value(LhKind kind, const char *name, const char *body, gsize len,

@@ -351,7 +351,7 @@ void lh_api_put_desired(LhApi *api, LhHttpRequest *request, LhKind kind, const c
     lh_etcd_txn(api->options.etcd, &txn, on_written, write);
 }
 
-static gboolean wants_dry_run(LhHttpRequest *request)
+gboolean lh_api_wants_dry_run(LhHttpRequest *request)
 {
     const char *text = lh_http_query(request, "dryRun");
 
@@ -379,7 +379,7 @@ static void put_body(LhApi *api, LhHttpRequest *request, LhKind kind, const char
     value = lh_api_desired_value(kind, name, body, len, &error);
     if (value == NULL) {
         lh_api_reply_invalid(request, error);
-    } else if (wants_dry_run(request)) {
+    } else if (lh_api_wants_dry_run(request)) {
         const LhObject *present = lh_mirror_get(api->options.mirror, kind, name);
         g_autoptr(LhObject) object = lh_object_parse(kind, name, value, strlen(value),
                                                      present == NULL ? 0 : present->create_rev,
@@ -437,7 +437,7 @@ static void handle_delete(LhApi *api, LhHttpRequest *request, LhKind kind, const
                               name);
         return;
     }
-    if (wants_dry_run(request)) {
+    if (lh_api_wants_dry_run(request)) {
         lh_http_reply_json(request, 200, g_strdup("{\"deleted\":false,\"dryRun\":true}"), NULL);
         return;
     }
