@@ -304,5 +304,6 @@ void lh_api_free(LhApi *api)
         return;
     lh_hub_free(api->hub);
     g_free(api->docs_page);
+    g_clear_pointer(&api->holdings, g_hash_table_unref);
     g_free(api);
 }

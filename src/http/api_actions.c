@@ -75,19 +75,18 @@ static void handle_plans(LhHttpRequest *request, gpointer data)
     reply_plans(data, request, NULL);
 }
 
-static void handle_plan(LhHttpRequest *request, gpointer data)
+static void handle_input(LhHttpRequest *request, gpointer data)
 {
     LhApi *api = data;
-    const char *name = lh_http_rest(request);
+    gsize len;
+    g_autofree char *text = lh_record_dump(api->options.mirror, lh_wall_ms(api->options.env), &len);
 
-    if (strcmp(name, "input") == 0) {
-        gsize len;
-        g_autofree char *text = lh_record_dump(api->options.mirror, lh_wall_ms(api->options.env),
-                                               &len);
-        lh_http_reply(request, 200, "application/x-ndjson", text, (gssize)len);
-        return;
-    }
-    reply_plans(api, request, name);
+    lh_http_reply(request, 200, "application/x-ndjson", text, (gssize)len);
+}
+
+static void handle_plan(LhHttpRequest *request, gpointer data)
+{
+    reply_plans(data, request, lh_http_rest(request));
 }
 
 /* ---- explain: /v1/explain/<pool>/<item> ---- */
@@ -348,6 +347,8 @@ void lh_api_actions_routes(LhApi *api)
         LhHttpHandler handler;
     } rows[] = {
         {"GET", "/v1/plan", LH_ROLE_VIEWER, handle_plans},
+        /* All inputs as they are, with what is in the config of seeds. */
+        {"GET", "/v1/plan/input", LH_ROLE_OPERATOR, handle_input},
         {"GET", "/v1/plan/*", LH_ROLE_VIEWER, handle_plan},
         {"GET", "/v1/explain/*", LH_ROLE_VIEWER, handle_explain},
         {"POST", "/v1/retries/*", LH_ROLE_OPERATOR, handle_retry},

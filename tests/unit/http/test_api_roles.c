@@ -123,7 +123,7 @@ static void test_routes(void **state)
         {"GET", "/v1/cluster", NULL, LH_ROLE_VIEWER, 200, "\"instances\""},
         {"GET", "/v1/plan", NULL, LH_ROLE_VIEWER, 200, "\"controllers\""},
         {"GET", "/v1/plan/admission", NULL, LH_ROLE_VIEWER, 200, "\"admission\""},
-        {"GET", "/v1/plan/input", NULL, LH_ROLE_VIEWER, 200, "\"input\":\"leasehold/v1\""},
+        {"GET", "/v1/plan/input", NULL, LH_ROLE_OPERATOR, 200, "\"input\":\"leasehold/v1\""},
         {"GET", "/v1/explain/cache/x", NULL, LH_ROLE_VIEWER, 404, "nothing is known"},
         {"GET", "/v1/services", NULL, LH_ROLE_VIEWER, 200, "\"ServiceList\""},
         {"GET", "/v1/services/none", NULL, LH_ROLE_VIEWER, 404, "does not exist"},
@@ -316,6 +316,95 @@ static void test_rebalance_refuses(void **state)
     assert_string_equal(value, bad);
 }
 
+/* ---- crawl fleets ---- */
+
+static void store(Manager *m, const char *name, const char *value)
+{
+    g_autofree char *key = g_strconcat("/leasehold/", name, NULL);
+    LhTxnOp op = lh_txn_put(key, value, 0);
+    const LhTxnRequest txn = {.success = &op, .n_success = 1};
+    lh_etcd_txn(m->client, &txn, on_put, NULL);
+    sim_world_run_until(m->world, sim_world_now_ms(m->world) + 1000);
+}
+
+/* The values of a seed's config are for those who may write it; where a secret is, and keys, for all. */
+static void test_config_is_hidden(void **state)
+{
+    Manager *m = *state;
+    store(
+        m, "desired/seeds/s",
+        "{\"spec\":{\"connector\":\"wiki\",\"config\":{\"space\":\"K1\",\"pin\":7731,"
+        "\"token\":{\"fromFile\":\"/etc/t\"},\"deep\":[{\"fromFile\":\"K2\",\"more\":\"K3\"},\"K4\"]}}}");
+    store(m, "desired/seeds/bad", "{\"spec\":{\"config\":{\"a\":\"K5\"}}}");
+    store(
+        m, "decided/assignments/manager/n-00000001/s",
+        "{\"action\":\"load\",\"since\":1,\"controller\":\"seed-allocator\",\"epoch\":1,\"rule\":\"r\","
+        "\"reason\":\"r\",\"seed\":{\"connector\":\"wiki\",\"config\":{\"space\":\"K6\"}}}");
+    static const char *const paths[] = {"/v1/seeds",       "/v1/seeds?limit=10",
+                                        "/v1/seeds/s",     "/v1/seeds/bad",
+                                        "/v1/accepted",    "/v1/accepted/seeds/s",
+                                        "/v1/assignments", "/v1/assignments/manager/n-00000001/s"};
+    static const char *const secrets[] = {"K1", "K2", "K3", "K4", "K5", "K6", "7731"};
+    for (guint i = 0; i < G_N_ELEMENTS(paths); i++) {
+        Client *viewer = ask_as(m, LH_ROLE_VIEWER, "GET", paths[i], NULL);
+        assert_int_equal(reply_status(viewer), 200);
+        for (guint j = 0; j < G_N_ELEMENTS(secrets); j++)
+            if (strstr(reply_body(viewer), secrets[j]) != NULL)
+                fail_msg("%s shows %s: %s", paths[i], secrets[j], reply_body(viewer));
+        client_drop(m, viewer);
+    }
+    expect_as(
+        m, LH_ROLE_VIEWER, "GET", "/v1/seeds/s", NULL, 200,
+        "\"config\":{\"space\":\"(hidden)\",\"pin\":\"(hidden)\",\"token\":{\"fromFile\":\"/etc/t\"},"
+        "\"deep\":[{\"fromFile\":\"(hidden)\",\"more\":\"(hidden)\"},\"(hidden)\"]}");
+    /* Who edits it must get what was written. */
+    expect(m, "GET", "/v1/seeds/s", NULL, 200, "\"space\":\"K1\",\"pin\":7731");
+    expect(m, "GET", "/v1/seeds/bad", NULL, 200, "K5");
+    expect(m, "GET", "/v1/accepted/seeds/s", NULL, 200, "K1");
+}
+
+static void test_crawl_status(void **state)
+{
+    Manager *m = *state;
+    store(m, "desired/throttles/t", "{\"spec\":{\"maxConcurrent\":2}}");
+    expect(m, "GET", "/v1/throttles/t", NULL, 200, "\"seeds\":0");
+    store(m, "desired/seeds/a", "{\"spec\":{\"url\":\"http://a\",\"throttle\":\"t\"}}");
+    store(m, "desired/seeds/b", "{\"spec\":{\"url\":\"http://b\",\"throttle\":\"t\"}}");
+    store(m, "desired/seeds/c", "{\"spec\":{\"url\":\"http://c\"}}");
+    expect(m, "GET", "/v1/throttles/t", NULL, 200, "\"seeds\":2");
+    store(m, "decided/status/seeds/b/seed-allocator",
+          "{\"observedRevision\":1,\"conditions\":[],\"owner\":\"n-00000001\",\"state\":\"Live\"}");
+    expect(m, "GET", "/v1/throttles/t", NULL, 200, "\"seeds\":2,\"holder\":\"n-00000001\"");
+    store(m, "actual/nodes/manager/n-00000001", "{\"name\":\"n\",\"lease\":\"1\"}");
+    store(m, "decided/health/manager/n-00000001",
+          "{\"state\":\"probation\",\"since\":5000,\"reason\":\"was away\"}");
+    expect(m, "GET", "/v1/nodes/manager/n-00000001", NULL, 200,
+           "\"health\":\"probation\",\"healthSince\":\"1970-01-01T00:00:05.000Z\","
+           "\"healthReason\":\"was away\"");
+}
+
+/* Whoever watches an object is told what becomes of it, not only what is written to it. */
+static void test_watch_of_status(void **state)
+{
+    Manager *m = *state;
+    Client *client = client_new(m->f);
+    client_ask(m->f, client, "GET /v1/services?watch=true HTTP/1.1\nAuthorization: Bearer viewer",
+               NULL);
+    Client *other = client_new(m->f);
+    client_ask(m->f, other, "GET /v1/seeds?watch=true HTTP/1.1\nAuthorization: Bearer viewer",
+               NULL);
+    wait_for(reply_body(client) != NULL && reply_body(other) != NULL);
+    store(m, "desired/services/a", "{\"spec\":{\"owner\":\"me\"}}");
+    store(m, "decided/status/services/none/admission",
+          "{\"observedRevision\":1,\"conditions\":[]}");
+    /* First the object, then what admission says of it: both are the object's events. */
+    wait_for(strstr(client->in->str, "\"Valid\"") != NULL);
+    assert_null(strstr(client->in->str, "none"));
+    assert_null(strstr(other->in->str, "event:"));
+    client_drop(m, client);
+    client_drop(m, other);
+}
+
 /* ---- docs ---- */
 
 static Client *ask_docs(Manager *m, const char *method, const char *path, const char *tag)
@@ -386,13 +475,11 @@ static void test_page(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        manager_case(test_routes),
-        manager_case(test_restores_are_created),
-        manager_case(test_refused_writes),
-        manager_case(test_rebalance_creates),
-        manager_case(test_rebalance_keeps),
-        manager_case(test_rebalance_refuses),
-        manager_case(test_docs),
+        manager_case(test_routes),           manager_case(test_restores_are_created),
+        manager_case(test_refused_writes),   manager_case(test_rebalance_creates),
+        manager_case(test_rebalance_keeps),  manager_case(test_rebalance_refuses),
+        manager_case(test_config_is_hidden), manager_case(test_crawl_status),
+        manager_case(test_watch_of_status),  manager_case(test_docs),
         cmocka_unit_test(test_page),
     };
     return cmocka_run_group_tests_name("http/api_roles", tests, NULL, NULL);
