@@ -376,6 +376,18 @@ static void test_crawl_status(void **state)
           "{\"observedRevision\":1,\"conditions\":[],\"owner\":\"n-00000001\",\"state\":\"Live\"}");
     expect(m, "GET", "/v1/throttles/t", NULL, 200, "\"seeds\":2,\"holder\":\"n-00000001\"");
     store(m, "actual/nodes/manager/n-00000001", "{\"name\":\"n\",\"lease\":\"1\"}");
+    store(m, "actual/nodes/manager/o-00000002",
+          "{\"name\":\"o\",\"lease\":\"2\",\"capacityItems\":7}");
+    expect(m, "GET", "/v1/cluster", NULL, 200,
+           "{\"pool\":\"manager\",\"nodes\":2,\"items\":0,\"capacityItems\":0,\"waitingItems\":");
+    store(
+        m, "decided/assignments/manager/o-00000002/b",
+        "{\"action\":\"load\",\"since\":1,\"controller\":\"seed-allocator\",\"epoch\":1,\"rule\":\"r\","
+        "\"reason\":\"r\",\"seed\":{\"url\":\"http://b\"}}");
+    store(m, "actual/nodes/manager/n-00000001",
+          "{\"name\":\"n\",\"lease\":\"1\",\"capacityItems\":4}");
+    expect(m, "GET", "/v1/cluster", NULL, 200,
+           "{\"pool\":\"manager\",\"nodes\":2,\"items\":1,\"capacityItems\":11,\"waitingItems\":");
     store(m, "decided/health/manager/n-00000001",
           "{\"state\":\"probation\",\"since\":5000,\"reason\":\"was away\"}");
     expect(m, "GET", "/v1/nodes/manager/n-00000001", NULL, 200,
