@@ -82,8 +82,8 @@ static void test_tables(void **state)
                 "[{\"metadata\":{\"name\":\"cache/n-1\"},\"name\":\"n\",\"set\":\"default\","
                 "\"state\":\"online\",\"capacityBytes\":16106127360,\"warm\":[\"a\",\"b\"],"
                 "\"startedAt\":1777629600000}]",
-                "NAME   POOL    SET       ZONE   STATE    HEALTH   CAPACITY   WARM   AGE\n"
-                "n-1    cache   default   -      online   -        15 GiB     2      120m\n");
+                "NAME   POOL    SET       ZONE   STATE    HEALTH   POLICY   CAPACITY   WARM   AGE\n"
+                "n-1    cache   default   -      online   -        -        15 GiB     2      120m\n");
     assert_list("replicas", LH_OUTPUT_TABLE,
                 "[{\"metadata\":{\"name\":\"s.default.0\"},\"expiresAt\":\"2026-05-01T13:00:00Z\","
                 "\"createdAt\":\"2026-05-01T14:00:00Z\",\"restored\":false},"
@@ -139,8 +139,8 @@ static void test_crawl_tables(void **state)
         "nodes", LH_OUTPUT_TABLE,
         "[{\"metadata\":{\"name\":\"manager/m-1-0a1b2c3d\"},\"name\":\"m-1\",\"state\":\"online\","
         "\"startedAt\":1777629600000,\"status\":{\"health\":\"probation\"}}]",
-        "NAME           POOL      SET   ZONE   STATE    HEALTH      CAPACITY   WARM   AGE\n"
-        "m-1-0a1b2c3d   manager   -     -      online   probation   -          -      120m\n");
+        "NAME           POOL      SET   ZONE   STATE    HEALTH      POLICY   CAPACITY   WARM   AGE\n"
+        "m-1-0a1b2c3d   manager   -     -      online   probation   -        -          -      120m\n");
 }
 
 /* Every kind has a table that can show an empty object. */
