@@ -249,6 +249,22 @@ static char *value_of(Manager *m, const char *key)
     return value;
 }
 
+static void on_put(const LhTxnReply *reply, const GError *error, gpointer data)
+{
+    (void)data;
+    assert_null(error);
+    assert_true(reply->succeeded);
+}
+
+static void store(Manager *m, const char *name, const char *value)
+{
+    g_autofree char *key = g_strconcat("/leasehold/", name, NULL);
+    LhTxnOp op = lh_txn_put(key, value, 0);
+    const LhTxnRequest txn = {.success = &op, .n_success = 1};
+    lh_etcd_txn(m->client, &txn, on_put, NULL);
+    sim_world_run_until(m->world, sim_world_now_ms(m->world) + 1000);
+}
+
 static gint64 asked_at(Manager *m)
 {
     g_autofree char *value = value_of(m, "/leasehold/desired/settings/seed-allocator");
@@ -295,37 +311,19 @@ static void test_rebalance_keeps(void **state)
     expect(m, "GET", ALLOCATOR, NULL, 200, says);
 }
 
-static void on_put(const LhTxnReply *reply, const GError *error, gpointer data)
-{
-    (void)data;
-    assert_null(error);
-    assert_true(reply->succeeded);
-}
-
 /* Nothing is written over what does not parse. */
 static void test_rebalance_refuses(void **state)
 {
     Manager *m = *state;
     static const char key[] = "/leasehold/desired/settings/seed-allocator";
     static const char bad[] = "{\"spec\":{\"autoRebalance\":3}}";
-    LhTxnOp op = lh_txn_put(key, bad, 0);
-    const LhTxnRequest txn = {.success = &op, .n_success = 1};
-    lh_etcd_txn(m->client, &txn, on_put, NULL);
+    store(m, "desired/settings/seed-allocator", bad);
     expect_as(m, LH_ROLE_ADMIN, "POST", REBALANCE, "{}", 409, "spec.autoRebalance");
     g_autofree char *value = value_of(m, key);
     assert_string_equal(value, bad);
 }
 
 /* ---- crawl fleets ---- */
-
-static void store(Manager *m, const char *name, const char *value)
-{
-    g_autofree char *key = g_strconcat("/leasehold/", name, NULL);
-    LhTxnOp op = lh_txn_put(key, value, 0);
-    const LhTxnRequest txn = {.success = &op, .n_success = 1};
-    lh_etcd_txn(m->client, &txn, on_put, NULL);
-    sim_world_run_until(m->world, sim_world_now_ms(m->world) + 1000);
-}
 
 /* The values of a seed's config are for those who may write it; where a secret is, and keys, for all. */
 static void test_config_is_hidden(void **state)
@@ -372,22 +370,19 @@ static void test_crawl_status(void **state)
     store(m, "desired/seeds/b", "{\"spec\":{\"url\":\"http://b\",\"throttle\":\"t\"}}");
     store(m, "desired/seeds/c", "{\"spec\":{\"url\":\"http://c\"}}");
     expect(m, "GET", "/v1/throttles/t", NULL, 200, "\"seeds\":2");
-    store(m, "decided/status/seeds/b/seed-allocator",
-          "{\"observedRevision\":1,\"conditions\":[],\"owner\":\"n-00000001\",\"state\":\"Live\"}");
-    expect(m, "GET", "/v1/throttles/t", NULL, 200, "\"seeds\":2,\"holder\":\"n-00000001\"");
-    store(m, "actual/nodes/manager/n-00000001", "{\"name\":\"n\",\"lease\":\"1\"}");
-    store(m, "actual/nodes/manager/o-00000002",
-          "{\"name\":\"o\",\"lease\":\"2\",\"capacityItems\":7}");
-    expect(m, "GET", "/v1/cluster", NULL, 200,
-           "{\"pool\":\"manager\",\"nodes\":2,\"items\":0,\"capacityItems\":0,\"waitingItems\":");
-    store(
-        m, "decided/assignments/manager/o-00000002/b",
-        "{\"action\":\"load\",\"since\":1,\"controller\":\"seed-allocator\",\"epoch\":1,\"rule\":\"r\","
-        "\"reason\":\"r\",\"seed\":{\"url\":\"http://b\"}}");
     store(m, "actual/nodes/manager/n-00000001",
           "{\"name\":\"n\",\"lease\":\"1\",\"capacityItems\":4}");
+    /* seed-allocator has given them to it. */
+    expect(m, "GET", "/v1/throttles/t", NULL, 200, "\"seeds\":2,\"holder\":\"n-00000001\"");
+    expect(m, "GET", "/v1/seeds/b", NULL, 200, "\"owner\":\"n-00000001\"");
+    expect(m, "GET", "/v1/seeds/b", NULL, 200, "\"since\":\"2026-01-01T00:00:");
+    expect(m, "GET", "/v1/seeds/b", NULL, 200, "\"reason\":\"the manager ");
+    expect(m, "GET", "/v1/seeds/b", NULL, 200, "\"window\":\"");
     expect(m, "GET", "/v1/cluster", NULL, 200,
-           "{\"pool\":\"manager\",\"nodes\":2,\"items\":1,\"capacityItems\":11,\"waitingItems\":");
+           "{\"pool\":\"manager\",\"nodes\":1,\"items\":3,\"capacityItems\":4,\"waitingItems\":0}");
+    store(m, "actual/nodes/manager/o-00000002", "{\"name\":\"o\",\"lease\":\"2\"}");
+    expect(m, "GET", "/v1/cluster", NULL, 200,
+           "{\"pool\":\"manager\",\"nodes\":2,\"items\":3,\"capacityItems\":0,\"waitingItems\":0}");
     store(m, "decided/health/manager/n-00000001",
           "{\"state\":\"probation\",\"since\":5000,\"reason\":\"was away\"}");
     expect(m, "GET", "/v1/nodes/manager/n-00000001", NULL, 200,
