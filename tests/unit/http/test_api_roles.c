@@ -240,10 +240,11 @@ static void on_value(const LhRangeReply *reply, const GError *error, gpointer da
 static char *value_of(Manager *m, const char *key)
 {
     char *value = NULL;
+    guint turns = 0;
     const LhRangeRequest range = {.key = key};
     lh_etcd_range(m->client, &range, on_value, &value);
-    for (guint turns = 0; value == NULL; turns++) {
-        assert_true(turns < 1000);
+    while (value == NULL) {
+        assert_true(turns++ < 1000);
         sim_world_run_until(m->world, sim_world_now_ms(m->world) + 10);
     }
     return value;
