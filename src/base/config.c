@@ -240,12 +240,13 @@ static void print_help(const LhConfig *config, const char *usage)
         const char *metavar = value->row->metavar ? value->row->metavar
                                                   : metavars[value->row->type];
         g_autofree char *left = g_strconcat(value->flag_shown, metavar ? " " : "", metavar, NULL);
-        printf("  %-40s %s", left, value->row->help);
+        g_autofree char *padded = lh_text_pad(left, 44);
+        printf("  %s%s", padded, value->row->help);
         if (value->row->fallback != NULL)
             printf(" (%s)", value->row->fallback);
         printf("\n");
     }
-    printf("  %-40s %s\n", "--config FILE", "YAML file with any of these settings");
+    printf("  %-44s%s\n", "--config FILE", "YAML file with any of these settings");
     printf("\nThe environment (LEASEHOLD_LEASE_TTL for --lease-ttl) comes after flags and before "
            "the file.\n");
 }

@@ -327,3 +327,9 @@ gboolean lh_pool_name_valid(const char *name)
     gsize n = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-");
     return n >= 1 && n <= 63 && name[n] == '\0';
 }
+
+char *lh_text_pad(const char *text, glong width)
+{
+    glong gap = MAX(width - g_utf8_strlen(text, -1), 1);
+    return g_strdup_printf("%s%*s", text, (int)gap, "");
+}

@@ -24,6 +24,10 @@ gboolean lh_time_parse(const char *text, gint64 *out_ms, GError **error);
 /* "2026-05-01T12:00:00.000Z"; what lies outside the range is clamped to it. Free with g_free. */
 char *lh_time_format(gint64 epoch_ms);
 
+/* @text with spaces after it, at least one, so that it fills @width characters (not bytes). Free with
+ * g_free. */
+char *lh_text_pad(const char *text, glong width);
+
 /* CONTRACT.md, section 1: letters, digits, '.', '_', '-'; first and last a letter or digit. */
 gboolean lh_name_valid(const char *name, gsize max_len);
 /* Pools and replica sets: [a-z0-9-]{1,63}. */

@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 
 #include "base/errors.h"
+#include "base/units.h"
 #include "cli/internal.h"
 #include "cli/output.h"
 
@@ -60,6 +61,10 @@ static const LhCliCommand commands[] = {
      "move hands a controller over to another instance without a restart.", lh_cmd_leaders},
     {"events", "", "what happened, and why", "watch,for", 0, 0,
      "--for KIND/NAME shows the events of one object only.", lh_cmd_events},
+    {"rebalance", "POOL", "spread a pool's items evenly over its nodes", "wait,timeout,dry-run", 1, 1,
+     "Only the pool manager is rebalanced on request: its seeds, where a throttle's seeds move together.\n"
+     "--wait ends when the controller has said that it is done; without --timeout it waits until then.\n"
+     "A seed-allocator that is paused does nothing until it goes on.", lh_cmd_rebalance},
     {"retry", "POOL/ITEM", "try an item again that has failed for good", NULL, 1, 1, NULL,
      lh_cmd_retry},
     {"confirm", "CONTROLLER --plan HASH", "let a controller carry out the plan that it braked",
@@ -152,7 +157,8 @@ static void help_all(FILE *out)
           "usage: leasehold COMMAND [ARGUMENTS] [OPTIONS]\n\n",
           out);
     for (const LhCliCommand *command = commands; command->name != NULL; command++) {
-        fprintf(out, "  %-10s%s\n", command->name, command->summary);
+        g_autofree char *left = lh_text_pad(command->name, 12);
+        fprintf(out, "  %s%s\n", left, command->summary);
     }
     fputs("\noptions of every command:\n", out);
     lh_options_help(NULL, out);

@@ -102,6 +102,7 @@ int lh_cmd_explain(LhCli *cli, char **args, GError **error);
 int lh_cmd_get(LhCli *cli, char **args, GError **error);
 int lh_cmd_leaders(LhCli *cli, char **args, GError **error);
 int lh_cmd_plan(LhCli *cli, char **args, GError **error);
+int lh_cmd_rebalance(LhCli *cli, char **args, GError **error);
 int lh_cmd_restore(LhCli *cli, char **args, GError **error);
 int lh_cmd_retry(LhCli *cli, char **args, GError **error);
 int lh_cmd_top(LhCli *cli, char **args, GError **error);

@@ -36,20 +36,24 @@ static const LhColumn services[] = {
     REVISION, END};
 static const LhColumn seeds[] = {
     NAME,
-    {"STATE", LH_COLUMN_TEXT, "spec.state", FALSE},
-    {"RUNS", LH_COLUMN_TEXT, "status.state", FALSE},
+    {"STATE", LH_COLUMN_TEXT, "status.state", FALSE},
     {"OWNER", LH_COLUMN_TEXT, "status.owner", FALSE},
     {"THROTTLE", LH_COLUMN_TEXT, "spec.throttle", FALSE},
-    {"PRIORITY", LH_COLUMN_TEXT, "spec.priority", FALSE},
+    {"SINCE", LH_COLUMN_AGE, "status.since", FALSE},
     VALID,
+    {"WANTED", LH_COLUMN_TEXT, "spec.state", TRUE},
     {"URL", LH_COLUMN_TEXT, "spec.url", TRUE},
     {"CONNECTOR", LH_COLUMN_TEXT, "spec.connector", TRUE},
+    {"PRIORITY", LH_COLUMN_TEXT, "spec.priority", TRUE},
+    {"REASON", LH_COLUMN_TEXT, "status.reason", TRUE},
     REVISION, END};
 static const LhColumn throttles[] = {
     NAME,
     {"REQUESTS", LH_COLUMN_TEXT, "spec.requests", FALSE},
     {"PERIOD", LH_COLUMN_TEXT, "spec.period", FALSE},
-    {"CONCURRENT", LH_COLUMN_TEXT, "spec.maxConcurrent", FALSE},
+    {"MAX", LH_COLUMN_TEXT, "spec.maxConcurrent", FALSE},
+    {"SEEDS", LH_COLUMN_TEXT, "status.seeds", FALSE},
+    {"HOLDER", LH_COLUMN_TEXT, "status.holder", FALSE},
     VALID, REVISION, END};
 static const LhColumn partitions[] = {
     NAME,
@@ -191,6 +195,7 @@ static const LhColumn nodes[] = {
     {"SET", LH_COLUMN_TEXT, "set", FALSE},
     {"ZONE", LH_COLUMN_TEXT, "zone", FALSE},
     {"STATE", LH_COLUMN_TEXT, "state", FALSE},
+    {"HEALTH", LH_COLUMN_TEXT, "status.health", FALSE},
     {"POLICY", LH_COLUMN_TEXT, "status.policy", FALSE},
     {"CAPACITY", LH_COLUMN_SIZE, "capacityBytes", FALSE},
     {"WARM", LH_COLUMN_COUNT, "warm", FALSE},

@@ -4,6 +4,7 @@
  * Values are not converted here; the command that uses one says what is wrong with it.
  */
 #include "base/errors.h"
+#include "base/units.h"
 #include "cli/internal.h"
 
 #include <string.h>
@@ -143,7 +144,8 @@ void lh_options_help(const char *names, FILE *out)
             g_autofree char *name = g_strdup_printf("%s--%s%s%s", letter, option->name,
                                                     option->value ? " " : "",
                                                     option->value ? option->value : "");
-            fprintf(out, "  %-28s%s\n", name, option->help != NULL ? option->help : "see above");
+            g_autofree char *left = lh_text_pad(name, 28);
+            fprintf(out, "  %s%s\n", left, option->help != NULL ? option->help : "see above");
         }
     }
 }

@@ -170,6 +170,11 @@ const char *lh_http_who(const LhHttpRequest *request)
     return request->who != NULL ? request->who : "anonymous";
 }
 
+LhRole lh_http_role(const LhHttpRequest *request)
+{
+    return request->role;
+}
+
 /* ---- the log ---- */
 
 static void audit_period_end(LhHttpServer *server)

@@ -1,12 +1,13 @@
 /*
  * The API's wiring: health, metrics and the view of the whole cluster. The other routes are in
- * api_objects.c, api_watch.c and api_actions.c.
+ * api_objects.c, api_watch.c, api_actions.c, api_pools.c and api_docs.c.
  */
 #include "http/api.h"
 
 #include "base/errors.h"
 #include "base/json.h"
 #include "controllers/capacity.h"
+#include "controllers/pool.h"
 #include "http/api_internal.h"
 #include "runtime/record.h"
 
@@ -193,16 +194,13 @@ static void append_number(GString *out, const char *name, gint64 value)
     lh_json_append_int(out, value);
 }
 
-/* Only the cache pool has an index yet; the other pools come with their controllers. */
-static void append_pools(LhApi *api, GString *out)
+static void append_cache(LhApi *api, GString *out)
 {
     LhPlanContext context;
     const LhFleet *fleet = lh_runtime_index(
         api->options.runtime, lh_runtime_controllers(api->options.runtime)[0], &context);
     g_autoptr(GArray) rows = lh_capacity_rows(fleet, context.now_ms);
 
-    lh_json_append_key(out, "pools");
-    g_string_append_c(out, '[');
     for (guint i = 0; i < rows->len; i++) {
         const LhSetCapacity *row = &g_array_index(rows, LhSetCapacity, i);
         g_string_append(out, i == 0 ? "{" : ",{");
@@ -217,6 +215,53 @@ static void append_pools(LhApi *api, GString *out)
         append_number(out, "waitingBytes", row->waiting_bytes);
         append_number(out, "missingBytes", row->missing_bytes);
         g_string_append_c(out, '}');
+    }
+}
+
+/* An exclusive pool: its capacity is in items, and 0 where a node has no limit. */
+static void append_exclusive(const LhPoolView *view, GString *out)
+{
+    GHashTableIter iter;
+    gpointer value;
+    gint64 nodes = 0, held = 0, capacity = 0;
+    gboolean limited = TRUE;
+
+    g_hash_table_iter_init(&iter, view->nodes);
+    while (g_hash_table_iter_next(&iter, NULL, &value)) {
+        const LhPoolNode *node = value;
+        held += node->held;
+        if (node->object == NULL || !lh_object_known(node->object))
+            continue;
+        nodes++;
+        capacity += ((const LhNode *)node->object)->capacity_items;
+        limited = limited && ((const LhNode *)node->object)->capacity_items > 0;
+    }
+    if (nodes == 0 && held == 0)
+        return;
+    g_string_append(out, g_str_has_suffix(out->str, "[") ? "{" : ",{");
+    lh_json_append_key(out, "pool");
+    lh_json_append_string(out, view->name);
+    append_number(out, "nodes", nodes);
+    append_number(out, "items", held);
+    append_number(out, "capacityItems", limited ? capacity : 0);
+    append_number(out, "waitingItems", g_tree_nnodes(view->waiting));
+    g_string_append_c(out, '}');
+}
+
+static void append_pools(LhApi *api, GString *out)
+{
+    static const char *const names[] = {LH_POOL_INDEXER, LH_POOL_MANAGER, LH_POOL_RECOVERY,
+                                        "worker"};
+    LhPlanContext context;
+    gconstpointer pools = lh_api_pools(api, &context);
+
+    lh_json_append_key(out, "pools");
+    g_string_append_c(out, '[');
+    append_cache(api, out);
+    for (guint i = 0; pools != NULL && i < G_N_ELEMENTS(names); i++) {
+        const LhPoolView *view = lh_pools_view(pools, names[i]);
+        if (view != NULL)
+            append_exclusive(view, out);
     }
     g_string_append_c(out, ']');
 }
@@ -291,7 +336,9 @@ LhApi *lh_api_new(LhHttpServer *server, const LhApiOptions *options)
     lh_http_server_route(server, "GET", "/readyz", LH_ROLE_ANYONE, handle_readyz, api);
     lh_http_server_route(server, "GET", "/metrics", LH_ROLE_VIEWER, handle_metrics, api);
     lh_http_server_route(server, "GET", "/v1/cluster", LH_ROLE_VIEWER, handle_cluster, api);
+    lh_api_docs_routes(api);
     lh_api_actions_routes(api);
+    lh_api_pools_routes(api);
     lh_api_objects_routes(api);
     return api;
 }
@@ -301,5 +348,7 @@ void lh_api_free(LhApi *api)
     if (api == NULL)
         return;
     lh_hub_free(api->hub);
+    g_free(api->docs_page);
+    g_clear_pointer(&api->holdings, g_hash_table_unref);
     g_free(api);
 }

@@ -75,19 +75,18 @@ static void handle_plans(LhHttpRequest *request, gpointer data)
     reply_plans(data, request, NULL);
 }
 
-static void handle_plan(LhHttpRequest *request, gpointer data)
+static void handle_input(LhHttpRequest *request, gpointer data)
 {
     LhApi *api = data;
-    const char *name = lh_http_rest(request);
+    gsize len;
+    g_autofree char *text = lh_record_dump(api->options.mirror, lh_wall_ms(api->options.env), &len);
 
-    if (strcmp(name, "input") == 0) {
-        gsize len;
-        g_autofree char *text = lh_record_dump(api->options.mirror, lh_wall_ms(api->options.env),
-                                               &len);
-        lh_http_reply(request, 200, "application/x-ndjson", text, (gssize)len);
-        return;
-    }
-    reply_plans(api, request, name);
+    lh_http_reply(request, 200, "application/x-ndjson", text, (gssize)len);
+}
+
+static void handle_plan(LhHttpRequest *request, gpointer data)
+{
+    reply_plans(data, request, lh_http_rest(request));
 }
 
 /* ---- explain: /v1/explain/<pool>/<item> ---- */
@@ -136,8 +135,7 @@ static void handle_explain(LhHttpRequest *request, gpointer data)
 
 /* ---- "<name>:<verb>" ---- */
 
-/* Splits at the last colon; NULL when there is none. */
-static char *verb_of(const char *rest, const char **verb)
+char *lh_api_verb_of(const char *rest, const char **verb)
 {
     const char *colon = strrchr(rest, ':');
 
@@ -184,7 +182,7 @@ static void handle_retry(LhHttpRequest *request, gpointer data)
 {
     LhApi *api = data;
     const char *verb = NULL;
-    g_autofree char *name = verb_of(lh_http_rest(request), &verb);
+    g_autofree char *name = lh_api_verb_of(lh_http_rest(request), &verb);
     const LhObject *retry;
 
     if (name == NULL || strcmp(verb, "retry") != 0) {
@@ -209,7 +207,7 @@ static void handle_confirm(LhHttpRequest *request, gpointer data)
 {
     LhApi *api = data;
     const char *verb = NULL, *hash;
-    g_autofree char *name = verb_of(lh_http_rest(request), &verb);
+    g_autofree char *name = lh_api_verb_of(lh_http_rest(request), &verb);
     gsize len;
     const char *body = lh_http_body(request, &len);
     g_autoptr(cJSON) json = lh_json_parse(body, len, LH_JSON_MAX_BYTES, NULL);
@@ -246,7 +244,7 @@ static void handle_nodepolicy(LhHttpRequest *request, gpointer data)
 {
     LhApi *api = data;
     const char *verb = NULL;
-    g_autofree char *name = verb_of(lh_http_rest(request), &verb);
+    g_autofree char *name = lh_api_verb_of(lh_http_rest(request), &verb);
     gboolean cordon, drain;
 
     if (name == NULL || (strcmp(verb, "cordon") != 0 && strcmp(verb, "uncordon") != 0 &&
@@ -316,7 +314,7 @@ static void handle_leaders(LhHttpRequest *request, gpointer data)
 {
     LhApi *api = data;
     const char *verb = NULL;
-    g_autofree char *controller = verb_of(lh_http_rest(request), &verb);
+    g_autofree char *controller = lh_api_verb_of(lh_http_rest(request), &verb);
     gsize len;
     const char *body = lh_http_body(request, &len);
     g_autoptr(cJSON) json = lh_json_parse(body, len, LH_JSON_MAX_BYTES, NULL);
@@ -349,6 +347,8 @@ void lh_api_actions_routes(LhApi *api)
         LhHttpHandler handler;
     } rows[] = {
         {"GET", "/v1/plan", LH_ROLE_VIEWER, handle_plans},
+        /* All inputs as they are, with what is in the config of seeds. */
+        {"GET", "/v1/plan/input", LH_ROLE_OPERATOR, handle_input},
         {"GET", "/v1/plan/*", LH_ROLE_VIEWER, handle_plan},
         {"GET", "/v1/explain/*", LH_ROLE_VIEWER, handle_explain},
         {"POST", "/v1/retries/*", LH_ROLE_OPERATOR, handle_retry},

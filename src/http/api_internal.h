@@ -1,6 +1,7 @@
 /*
  * Between the files of the API only: api.c (wiring, health, cluster), api_view.c (objects as JSON,
- * selectors), api_objects.c (get, list, put, delete), api_watch.c, api_actions.c.
+ * selectors), api_objects.c (get, list, put, delete), api_watch.c, api_actions.c, api_pools.c (rebalance),
+ * api_docs.c (the API's own description), api_crawl.c (what it says of crawl fleets).
  */
 #pragma once
 
@@ -14,12 +15,22 @@ struct LhApi {
     LhApiOptions options;
     LhHttpServer *server;
     LhWatchHub *hub;
+    char *docs_page;      /* made when it is first asked for */
+    GHashTable *holdings; /* throttle → who holds it: api_crawl.c */
+    gint64 holdings_revision;
 };
 
 /* ---- view ---- */
-/* The object as the API shows it. Free with cJSON_Delete. */
-cJSON *lh_view_object(const LhApi *api, const LhObject *object);
-char *lh_view_text(const LhApi *api, const LhObject *object); /* the same as text; g_free */
+/* The object as the API shows it to who has @role. Free with cJSON_Delete. */
+cJSON *lh_view_object(LhApi *api, const LhObject *object, LhRole role);
+char *lh_view_text(LhApi *api, const LhObject *object, LhRole role); /* the same as text; g_free */
+
+/* ---- crawl fleets: they add to @status (which may be NULL) and return it ---- */
+cJSON *lh_view_seed(const LhApi *api, const LhObject *seed, cJSON *status);
+cJSON *lh_view_throttle(LhApi *api, const LhObject *throttle, cJSON *status);
+cJSON *lh_view_node(const LhApi *api, const LhObject *node, cJSON *status);
+/* Takes out what viewers do not see: values in the config of a seed, but not {"fromFile": …}. */
+void lh_view_hide(cJSON *view, const LhObject *object);
 
 /* The index of the exclusive pools, and a context for it; NULL: no controller of this runtime reads one. */
 gconstpointer lh_api_pools(const LhApi *api, LhPlanContext *context);
@@ -34,6 +45,11 @@ gboolean lh_selector_match(const LhSelector *selector, const LhObject *object);
 /* ---- handlers ---- */
 void lh_api_objects_routes(LhApi *api);
 void lh_api_actions_routes(LhApi *api);
+void lh_api_pools_routes(LhApi *api);
+void lh_api_docs_routes(LhApi *api);
+/* Splits "<name>:<verb>" at the last colon: the name, g_free; NULL when there is none. */
+char *lh_api_verb_of(const char *rest, const char **verb);
+gboolean lh_api_wants_dry_run(LhHttpRequest *request);
 /* The value to store for a desired object: @body without status and revision. Validated as admission
  * validates single objects. NULL and an error whose message begins with the field. */
 char *lh_api_desired_value(LhKind kind, const char *name, const char *body, gsize len,

@@ -55,9 +55,9 @@ static GString *list_begin(LhKind kind, gint64 revision)
     return out;
 }
 
-static void list_add(LhApi *api, GString *out, const LhObject *object)
+static void list_add(LhApi *api, const LhHttpRequest *request, GString *out, const LhObject *object)
 {
-    g_autofree char *text = lh_view_text(api, object);
+    g_autofree char *text = lh_view_text(api, object, lh_http_role(request));
 
     if (out->str[out->len - 1] != '[')
         g_string_append_c(out, ',');
@@ -72,7 +72,7 @@ static void list_whole(LhApi *api, LhHttpRequest *request, LhKind kind, LhSelect
 
     for (guint i = 0; i < objects->len; i++)
         if (lh_selector_match(selector, g_ptr_array_index(objects, i)))
-            list_add(api, out, g_ptr_array_index(objects, i));
+            list_add(api, request, out, g_ptr_array_index(objects, i));
     g_string_append(out, "]}");
     lh_selector_free(selector);
     lh_http_reply_json(request, 200, g_string_free(out, FALSE), NULL);
@@ -116,7 +116,7 @@ static void on_page(const LhRangeReply *reply, const GError *error, gpointer dat
                                                      kv->value_len, kv->create_rev, kv->mod_rev,
                                                      kv->lease);
         if (lh_selector_match(page->selector, object))
-            list_add(page->api, out, object);
+            list_add(page->api, page->request, out, object);
     }
     g_string_append_c(out, ']');
     if (reply->more) {
@@ -202,7 +202,7 @@ static void reply_object(LhApi *api, LhHttpRequest *request, guint status, const
 {
     g_autofree char *etag = g_strdup_printf("\"%" G_GINT64_FORMAT "\"", object->mod_rev);
 
-    lh_http_reply_json(request, status, lh_view_text(api, object), etag);
+    lh_http_reply_json(request, status, lh_view_text(api, object, lh_http_role(request)), etag);
 }
 
 static void handle_get(LhApi *api, LhHttpRequest *request, LhKind kind, const char *name)
@@ -351,7 +351,7 @@ void lh_api_put_desired(LhApi *api, LhHttpRequest *request, LhKind kind, const c
     lh_etcd_txn(api->options.etcd, &txn, on_written, write);
 }
 
-static gboolean wants_dry_run(LhHttpRequest *request)
+gboolean lh_api_wants_dry_run(LhHttpRequest *request)
 {
     const char *text = lh_http_query(request, "dryRun");
 
@@ -379,7 +379,7 @@ static void put_body(LhApi *api, LhHttpRequest *request, LhKind kind, const char
     value = lh_api_desired_value(kind, name, body, len, &error);
     if (value == NULL) {
         lh_api_reply_invalid(request, error);
-    } else if (wants_dry_run(request)) {
+    } else if (lh_api_wants_dry_run(request)) {
         const LhObject *present = lh_mirror_get(api->options.mirror, kind, name);
         g_autoptr(LhObject) object = lh_object_parse(kind, name, value, strlen(value),
                                                      present == NULL ? 0 : present->create_rev,
@@ -437,7 +437,7 @@ static void handle_delete(LhApi *api, LhHttpRequest *request, LhKind kind, const
                               name);
         return;
     }
-    if (wants_dry_run(request)) {
+    if (lh_api_wants_dry_run(request)) {
         lh_http_reply_json(request, 200, g_strdup("{\"deleted\":false,\"dryRun\":true}"), NULL);
         return;
     }

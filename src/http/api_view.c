@@ -197,7 +197,7 @@ static void add_error(cJSON *view, const LhObject *object)
         cJSON_AddStringToObject(view, "value", text);
 }
 
-cJSON *lh_view_object(const LhApi *api, const LhObject *object)
+cJSON *lh_view_object(LhApi *api, const LhObject *object, LhRole role)
 {
     const LhKindInfo *info = lh_kind_info((LhKind)object->kind);
     gboolean desired = info->area == LH_AREA_DESIRED;
@@ -225,16 +225,22 @@ cJSON *lh_view_object(const LhApi *api, const LhObject *object)
         status = add_place(api, object, status);
     if (object->kind == LH_KIND_RESTORE)
         status = with_progress(api, object, status);
+    if (object->kind == LH_KIND_SEED && lh_object_known(object))
+        status = lh_view_seed(api, object, status);
+    if (object->kind == LH_KIND_THROTTLE)
+        status = lh_view_throttle(api, object, status);
     if (object->kind == LH_KIND_NODE)
-        status = with_policy(api, object, status);
+        status = with_policy(api, object, lh_view_node(api, object, status));
     if (status != NULL)
         cJSON_AddItemToObject(view, "status", status);
+    if (role < LH_ROLE_OPERATOR)
+        lh_view_hide(view, object);
     return view;
 }
 
-char *lh_view_text(const LhApi *api, const LhObject *object)
+char *lh_view_text(LhApi *api, const LhObject *object, LhRole role)
 {
-    g_autoptr(cJSON) view = lh_view_object(api, object);
+    g_autoptr(cJSON) view = lh_view_object(api, object, role);
 
     return lh_json_print(view);
 }

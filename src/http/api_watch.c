@@ -2,6 +2,8 @@
  * Watches as server-sent events: a ring of the last changes, each under the revision at which it was
  * applied, from which a client resumes after Last-Event-ID. All events of one revision but the last carry
  * the id of the revision before, so a stream that breaks in between repeats and never skips.
+ *
+ * An object is shown with what controllers say of it, so a change of its Status is a change of the object too.
  */
 #include "base/json.h"
 #include "http/api_internal.h"
@@ -21,6 +23,7 @@ typedef struct {
     LhWatchHub *hub;
     LhHttpStream *stream;
     LhKind kind;
+    LhRole role; /* of the client when it began */
     LhSelector *selector;
 } Watch;
 
@@ -42,13 +45,31 @@ static void change_free(gpointer data)
     g_free(change);
 }
 
+/* The object of which the Status or NodeHealth @object speaks, if it is of the watched kind. */
+static const LhObject *subject_of(const Watch *watch, const LhObject *object)
+{
+    const char *plural = lh_kind_info(watch->kind)->plural, *end = strrchr(object->name, '/');
+    gsize len = strlen(plural);
+
+    if (object->kind == LH_KIND_HEALTH && watch->kind == LH_KIND_NODE)
+        return lh_mirror_get(watch->hub->api->options.mirror, LH_KIND_NODE, object->name);
+    /* "<plural>/<name>/<controller>" */
+    if (object->kind != LH_KIND_STATUS || strncmp(object->name, plural, len) != 0 ||
+        object->name[len] != '/' || end == object->name + len)
+        return NULL;
+    g_autofree char *name = g_strndup(object->name + len + 1,
+                                      (gsize)(end - object->name) - len - 1);
+    return lh_mirror_get(watch->hub->api->options.mirror, watch->kind, name);
+}
+
 /* What @change is to @watch: an object to show, or one that is gone or no longer selected. */
 static const LhObject *as_put(const Watch *watch, const Change *change)
 {
-    return change->after != NULL && (LhKind)change->after->kind == watch->kind &&
-                   lh_selector_match(watch->selector, change->after)
-               ? change->after
-               : NULL;
+    const LhObject *object = change->after;
+
+    if (object == NULL || (LhKind)object->kind != watch->kind)
+        object = subject_of(watch, object != NULL ? object : change->before);
+    return object != NULL && lh_selector_match(watch->selector, object) ? object : NULL;
 }
 
 static const LhObject *as_delete(const Watch *watch, const Change *change)
@@ -63,7 +84,7 @@ static void send_change(Watch *watch, const Change *change, gint64 id)
 {
     const LhObject *put = as_put(watch, change);
     g_autofree char *text = lh_view_text(watch->hub->api,
-                                         put != NULL ? put : as_delete(watch, change));
+                                         put != NULL ? put : as_delete(watch, change), watch->role);
 
     lh_http_stream_send(watch->stream, id, put != NULL ? "PUT" : "DELETE", text);
 }
@@ -221,7 +242,7 @@ void lh_hub_watch(LhWatchHub *hub, LhHttpRequest *request, LhKind kind, LhSelect
         return;
     }
     watch = g_new0(Watch, 1);
-    *watch = (Watch){.hub = hub, .kind = kind, .selector = selector};
+    *watch = (Watch){.hub = hub, .kind = kind, .role = lh_http_role(request), .selector = selector};
     watch->stream = lh_http_stream_open(request, on_closed, watch);
     if (watch->stream == NULL) {
         watch_free(watch);

@@ -90,6 +90,7 @@ const char *lh_http_query(const LhHttpRequest *request, const char *name);  /* N
 const char *lh_http_header(const LhHttpRequest *request, const char *name); /* NULL: absent */
 const char *lh_http_body(const LhHttpRequest *request, gsize *len);         /* NUL-terminated */
 const char *lh_http_peer(const LhHttpRequest *request);                     /* "127.0.0.1:50123" */
+LhRole lh_http_role(const LhHttpRequest *request);
 const char *lh_http_who(const LhHttpRequest *request); /* of token or certificate; "anonymous" */
 /* @gone: the client went away before the reply. Not called after the reply. */
 void lh_http_set_gone(LhHttpRequest *request, void (*gone)(gpointer data), gpointer data);

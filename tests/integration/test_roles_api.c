@@ -27,6 +27,10 @@ static const Command commands[] = {
     {{"cordon", "cache/agent-1"}, OPERATOR, 0},
     {{"uncordon", "cache/agent-1"}, OPERATOR, 0},
     {{"retry", "cache/none"}, OPERATOR, 4},
+    {{"rebalance", "manager", "--dry-run"}, ADMIN, 0},
+    {{"rebalance", "manager"}, ADMIN, 0},
+    {{"rebalance", "cache"}, ADMIN, 4},
+    {{"rebalance", "nothing"}, ADMIN, 4},
     {{"confirm", "cache-evictor", "--plan", "0000"}, ADMIN, 4},
     {{"leaders", "move", "admission", "manager-1"}, ADMIN, 0},
     {{"leaders", "move", "admission", "manager-2"}, ADMIN, 0},
@@ -190,6 +194,63 @@ static void roles_decide(void **state)
     lab_free(lab);
 }
 
+/* ---- rebalance ---- */
+
+static gboolean asked_for(World *world, gpointer data)
+{
+    const LhSettings *settings = world_get(world, LH_KIND_SETTINGS, "seed-allocator");
+    return settings != NULL && settings->rebalance_at > *(gint64 *)data;
+}
+
+/* Only an admin's request reaches etcd, and what people wrote in the same place stays as it is. */
+static void rebalance_by_an_admin(void **state)
+{
+    World *world = *state;
+    Lab *lab = lab_new(world);
+    Proc *server = lab_manager(lab, "manager-1", "127.0.0.1:0");
+    static const char path[] = "/v1/pools/manager:rebalance";
+    static const char written[] =
+        "{\"metadata\":{\"labels\":{\"team\":\"crawl\"}},\"spec\":{\"autoRebalance\":false}}";
+    gint64 last = 0;
+    gint64 revision = world_put(world, "desired/settings/seed-allocator", written);
+    for (int way = 0; way < N_WAYS; way++) {
+        for (int role = VIEWER; role < ADMIN; role++) {
+            g_autoptr(Reply) refused = http_as(server, &lab->who[way][role], "POST", path, "{}");
+            reply_must(refused, 403);
+            g_autoptr(Run) run = cli_as(server, &lab->who[way][role], "rebalance", "manager", NULL);
+            lab_refused(run, 4, "the role admin is needed");
+        }
+        g_autoptr(Reply) dry = http_as(server, &lab->who[way][ADMIN], "POST",
+                                       "/v1/pools/manager:rebalance?dryRun=true", "{}");
+        reply_must(dry, 200);
+        /* Nothing of all this has been written. */
+        assert_int_equal((gint64)cJSON_GetNumberValue(json_at(dry->json, "revision")), revision);
+        g_autoptr(Reply) asked = http_as(server, &lab->who[way][ADMIN], "POST", path, "{}");
+        reply_must(asked, 200);
+        revision = (gint64)cJSON_GetNumberValue(json_at(asked->json, "revision"));
+        world_poll(world, asked_for, &last, "etcd has the request");
+        const LhSettings *settings = world_get(world, LH_KIND_SETTINGS, "seed-allocator");
+        assert_false(settings->auto_rebalance);
+        assert_int_equal(settings->o.mod_rev, revision);
+        const LhStrMap *labels = lh_object_labels(&settings->o);
+        assert_int_equal(labels->n, 1);
+        assert_string_equal(labels->pairs[1], "crawl");
+        last = settings->rebalance_at;
+    }
+    g_autoptr(Run) admin = cli_as(server, &lab->who[BY_TOKEN][ADMIN], "rebalance", "manager", "-o",
+                                  "jsonpath={.results[0].revision}", NULL);
+    assert_int_equal(admin->code, 0);
+    world_poll(world, asked_for, &last, "etcd has the request of the command");
+    const LhSettings *settings = world_get(world, LH_KIND_SETTINGS, "seed-allocator");
+    assert_int_equal(settings->o.mod_rev, g_ascii_strtoll(admin->out, NULL, 10));
+    assert_int_equal(proc_stop(server), 0);
+    static const char line[] = "method=POST path=/v1/pools/manager:rebalance ";
+    assert_int_equal(lab_lines(server, "msg=audit", " status=200", line, NULL), 5);
+    assert_int_equal(lab_lines(server, "msg=audit", " status=403", line, NULL), 8);
+    lab_check_logs(lab);
+    lab_free(lab);
+}
+
 /* ---- what is for everybody ---- */
 
 static void only_health_is_for_everybody(void **state)
@@ -201,9 +262,11 @@ static void only_health_is_for_everybody(void **state)
         const char *path;
         int anonymous, viewer;
     } rows[] = {
-        {"/healthz", 200, 200}, {"/readyz", 200, 200},      {"/metrics", 401, 200},
-        {"/", 401, 404},        {"/v1/services", 401, 200}, {"/v1/cluster", 401, 200},
-        {"/v1/none", 401, 404}, {"/none", 401, 404},
+        {"/healthz", 200, 200},     {"/readyz", 200, 200},
+        {"/metrics", 401, 200},     {"/", 401, 404},
+        {"/v1/services", 401, 200}, {"/v1/cluster", 401, 200},
+        {"/v1/none", 401, 404},     {"/none", 401, 404},
+        {"/docs/", 401, 200},       {"/docs/openapi.yaml", 401, 200},
     };
     for (gsize i = 0; i < G_N_ELEMENTS(rows); i++) {
         g_autoptr(Reply) anonymous = http_as(server, &lab->nobody, "GET", rows[i].path, NULL);
@@ -230,6 +293,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(roles_decide, world_setup, world_teardown),
+        cmocka_unit_test_setup_teardown(rebalance_by_an_admin, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(only_health_is_for_everybody, world_setup, world_teardown),
     };
     return cmocka_run_group_tests_name("integration-roles-api", tests, NULL, NULL);

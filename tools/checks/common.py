@@ -35,15 +35,21 @@ def text(path):
 
 def main(name, check, plants=None, good=None, self_test=None):
     """Runs `check`, or its self-test: `plants` is a list of (path, content, words expected in the
-    finding), `good` maps paths to contents that must pass; or `self_test` is a function of its own."""
+    finding), `good` maps paths to contents that must pass; or `self_test` is a function of its own that
+    returns how many it planted, and the problems."""
     parser = argparse.ArgumentParser(prog=name)
     parser.add_argument("--root", type=Path, default=ROOT)
     parser.add_argument("--build", type=Path, default=ROOT / "build")
     parser.add_argument("--self-test", action="store_true")
     args = parser.parse_args()
     if args.self_test:
-        problems = self_test() if self_test else try_plants(args.build, plants, good or {})
-        count, unit = len(plants or []), "planted violations"
+        if self_test:
+            count, problems = self_test()
+        else:
+            count, problems = len(plants), try_plants(args.build, plants, good or {})
+        unit = "planted violations"
+        if count == 0:
+            problems = [*problems, f"{name}: planted nothing"]
     else:
         count, problems = check(args.root.resolve(), args.build.resolve())
         unit = "examined"

@@ -394,6 +394,22 @@ static void messages_say_what_was_wrong(void **state)
     assert_string_equal(error->message, "time \"2026-02-29T00:00:00Z\": there is no such day");
 }
 
+static void texts_are_padded_by_characters(void **state)
+{
+    static const struct {
+        const char *text;
+        glong width;
+        const char *padded;
+    } rows[] = {
+        {"", 3, "   "},    {"ab", 4, "ab  "},   {"ab", 2, "ab "},       {"abc", 2, "abc "},
+        {"N…", 4, "N…  "}, {"äöü", 5, "äöü  "}, {"URI,…", 6, "URI,… "}, {"--a B", 5, "--a B "},
+    };
+    for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+        g_autofree char *padded = lh_text_pad(rows[i].text, rows[i].width);
+        assert_string_equal(padded, rows[i].padded);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -411,6 +427,7 @@ int main(void)
         cmocka_unit_test(names),
         cmocka_unit_test(pool_names),
         cmocka_unit_test(messages_say_what_was_wrong),
+        cmocka_unit_test(texts_are_padded_by_characters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

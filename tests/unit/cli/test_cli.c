@@ -12,6 +12,9 @@ static void test_usage(void **state)
     assert_run(0, "--help");
     assert_contains(world->out, "\n  apply ");
     assert_contains(world->out, "\n  manager ");
+    /* Every text begins in the same column. */
+    assert_contains(world->out, "\n  get         list or");
+    assert_contains(world->out, "\n  completion  a script");
     assert_run(0, "help");
     assert_run(0, "help", "wait");
     assert_contains(world->out, "condition=TYPE");

@@ -95,17 +95,22 @@ static void test_top(void **state)
     answers(
         world, "GET cluster",
         "200 {\"pools\":[{\"pool\":\"cache\",\"set\":\"default\",\"nodes\":2,\"capacityBytes\":"
-        "2048,\"usedBytes\":512,\"waitingItems\":3,\"waitingBytes\":9,\"missingBytes\":1024}]}");
+        "2048,\"usedBytes\":512,\"waitingItems\":3,\"waitingBytes\":9,\"missingBytes\":1024},"
+        "{\"pool\":\"manager\",\"nodes\":3,\"items\":6,\"capacityItems\":24,\"waitingItems\":1},"
+        "{\"pool\":\"worker\",\"nodes\":1,\"items\":0,\"capacityItems\":0,\"waitingItems\":0}]}");
     assert_run(0, "top");
-    assert_string_equal(world->out,
-                        "POOL    SET       NODES   CAPACITY   USED    USE   WAITING   MISSING\n"
-                        "cache   default   2       2 KiB      512 B   25%   3         1 KiB\n");
+    assert_string_equal(
+        world->out,
+        "POOL      SET       NODES   ITEMS   CAPACITY   USED    USE   WAITING   MISSING\n"
+        "cache     default   2       -       2 KiB      512 B   25%   3         1 KiB\n"
+        "manager   -         3       6       -          -       25%   1         -\n"
+        "worker    -         1       0       -          -       -     0         -\n");
     answers(world, "GET cluster", "200 {\"pools\":[{\"pool\":\"cache\",\"set\":\"x\"}]}");
     assert_run(0, "top", "-o", "jsonpath={[0].set}");
     assert_string_equal(world->out, "x");
     answers(world, "GET cluster", "200 {\"pools\":[]}");
     assert_run(0, "top");
-    assert_string_equal(world->err, "no pools with nodes or replicas\n");
+    assert_string_equal(world->err, "no pools with nodes or items\n");
 }
 
 /* The script is one that bash takes, and it completes. */

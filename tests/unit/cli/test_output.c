@@ -78,12 +78,13 @@ static void test_tables(void **state)
                 "POOL    NODE   ITEM          STATE     DONE   SINCE\n"
                 "cache   n-1    s.default.0   loading   25%    5m\n"
                 "cache   n-1    -             -         -      -\n");
-    assert_list("nodes", LH_OUTPUT_TABLE,
-                "[{\"metadata\":{\"name\":\"cache/n-1\"},\"name\":\"n\",\"set\":\"default\","
-                "\"state\":\"online\",\"capacityBytes\":16106127360,\"warm\":[\"a\",\"b\"],"
-                "\"startedAt\":1777629600000}]",
-                "NAME   POOL    SET       ZONE   STATE    CAPACITY   WARM   AGE\n"
-                "n-1    cache   default   -      online   15 GiB     2      120m\n");
+    assert_list(
+        "nodes", LH_OUTPUT_TABLE,
+        "[{\"metadata\":{\"name\":\"cache/n-1\"},\"name\":\"n\",\"set\":\"default\","
+        "\"state\":\"online\",\"capacityBytes\":16106127360,\"warm\":[\"a\",\"b\"],"
+        "\"startedAt\":1777629600000}]",
+        "NAME   POOL    SET       ZONE   STATE    HEALTH   POLICY   CAPACITY   WARM   AGE\n"
+        "n-1    cache   default   -      online   -        -        15 GiB     2      120m\n");
     assert_list("replicas", LH_OUTPUT_TABLE,
                 "[{\"metadata\":{\"name\":\"s.default.0\"},\"expiresAt\":\"2026-05-01T13:00:00Z\","
                 "\"createdAt\":\"2026-05-01T14:00:00Z\",\"restored\":false},"
@@ -105,6 +106,42 @@ static void test_tables(void **state)
                 "NAME   PARTITIONS   FROM     INTERVALS   NAMES   REVISION\n"
                 "logs   2            in 15m   2           a,b     7\n"
                 "none   -            -        0           -       -\n");
+}
+
+static void test_crawl_tables(void **state)
+{
+    static const char seeds[] =
+        "[{\"metadata\":{\"name\":\"blog\",\"revision\":9},\"spec\":{\"url\":\"https://b.example/\","
+        "\"state\":\"started\",\"throttle\":\"polite\",\"priority\":3},\"status\":{\"state\":\"Live\","
+        "\"owner\":\"m-1-0a1b2c3d\",\"since\":\"2026-05-01T11:55:00Z\",\"reason\":\"spread\"}},"
+        "{\"metadata\":{\"name\":\"wiki\"},\"spec\":{\"connector\":\"wiki\",\"state\":\"paused\"}}]";
+    (void)state;
+    assert_list("seeds", LH_OUTPUT_TABLE, seeds,
+                "NAME   STATE   OWNER          THROTTLE   SINCE   VALID\n"
+                "blog   Live    m-1-0a1b2c3d   polite     5m      -\n"
+                "wiki   -       -              -          -       -\n");
+    assert_list(
+        "seeds", LH_OUTPUT_WIDE, seeds,
+        "NAME   STATE   OWNER          THROTTLE   SINCE   VALID   WANTED    URL                  "
+        "CONNECTOR   PRIORITY   REASON   REVISION\n"
+        "blog   Live    m-1-0a1b2c3d   polite     5m      -       started   https://b.example/   "
+        "-           3          spread   9\n"
+        "wiki   -       -              -          -       -       paused    -                    "
+        "wiki        -          -        -\n");
+    assert_list(
+        "throttles", LH_OUTPUT_TABLE,
+        "[{\"metadata\":{\"name\":\"polite\"},\"spec\":{\"requests\":100,\"period\":\"1m\","
+        "\"maxConcurrent\":4},\"status\":{\"seeds\":3,\"holder\":\"m-1-0a1b2c3d\"}},"
+        "{\"metadata\":{\"name\":\"idle\"},\"spec\":{\"maxConcurrent\":1},\"status\":{\"seeds\":0}}]",
+        "NAME     REQUESTS   PERIOD   MAX   SEEDS   HOLDER         VALID\n"
+        "polite   100        1m       4     3       m-1-0a1b2c3d   -\n"
+        "idle     -          -        1     0       -              -\n");
+    assert_list(
+        "nodes", LH_OUTPUT_TABLE,
+        "[{\"metadata\":{\"name\":\"manager/m-1-0a1b2c3d\"},\"name\":\"m-1\",\"state\":\"online\","
+        "\"startedAt\":1777629600000,\"status\":{\"health\":\"probation\"}}]",
+        "NAME           POOL      SET   ZONE   STATE    HEALTH      POLICY   CAPACITY   WARM   AGE\n"
+        "m-1-0a1b2c3d   manager   -     -      online   probation   -        -          -      120m\n");
 }
 
 /* Every kind has a table that can show an empty object. */
@@ -308,6 +345,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tables),
+        cmocka_unit_test(test_crawl_tables),
         cmocka_unit_test(test_all_kinds),
         cmocka_unit_test(test_control_characters),
         cmocka_unit_test(test_json),

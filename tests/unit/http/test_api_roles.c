@@ -3,8 +3,10 @@
 /*
  * http/api: what each route of a manager asks of its client, and that it is reached by those who may.
  */
+#include "base/json.h"
 #include "controllers/registry.h"
 #include "http/api.h"
+#include "http/api_docs.h"
 #include "runtime/runtime.h"
 #include "tests/fakes/env_sim.h"
 #include "tests/fakes/fake_etcd.h"
@@ -121,7 +123,7 @@ static void test_routes(void **state)
         {"GET", "/v1/cluster", NULL, LH_ROLE_VIEWER, 200, "\"instances\""},
         {"GET", "/v1/plan", NULL, LH_ROLE_VIEWER, 200, "\"controllers\""},
         {"GET", "/v1/plan/admission", NULL, LH_ROLE_VIEWER, 200, "\"admission\""},
-        {"GET", "/v1/plan/input", NULL, LH_ROLE_VIEWER, 200, "\"input\":\"leasehold/v1\""},
+        {"GET", "/v1/plan/input", NULL, LH_ROLE_OPERATOR, 200, "\"input\":\"leasehold/v1\""},
         {"GET", "/v1/explain/cache/x", NULL, LH_ROLE_VIEWER, 404, "nothing is known"},
         {"GET", "/v1/services", NULL, LH_ROLE_VIEWER, 200, "\"ServiceList\""},
         {"GET", "/v1/services/none", NULL, LH_ROLE_VIEWER, 404, "does not exist"},
@@ -150,6 +152,19 @@ static void test_routes(void **state)
          404, "not on its brake"},
         {"POST", "/v1/leaders/admission:move", "{\"instance\":\"m9\"}", LH_ROLE_ADMIN, 404,
          "no candidate"},
+        {"POST", "/v1/pools/manager:rebalance", NULL, LH_ROLE_ADMIN, 200,
+         "\"object\":\"settings/seed-allocator\""},
+        {"POST", "/v1/pools/cache:rebalance", "{}", LH_ROLE_ADMIN, 409, "only for a reason"},
+        {"POST", "/v1/pools/indexer:rebalance", "{}", LH_ROLE_ADMIN, 409, "by their throughput"},
+        {"POST", "/v1/pools/recovery:rebalance", "{}", LH_ROLE_ADMIN, 409, "until it is done"},
+        {"POST", "/v1/pools/worker:rebalance", "{}", LH_ROLE_ADMIN, 409, "until it is done"},
+        {"POST", "/v1/pools/nimbus:rebalance", "{}", LH_ROLE_ADMIN, 404, "there is no pool nimbus"},
+        {"POST", "/v1/pools/manager:drain", "{}", LH_ROLE_ADMIN, 404, "the only verb here"},
+        {"POST", "/v1/pools/manager", "{}", LH_ROLE_ADMIN, 404, "the only verb here"},
+        {"GET", "/docs", NULL, LH_ROLE_VIEWER, 308, ""},
+        {"GET", "/docs/", NULL, LH_ROLE_VIEWER, 200, "/v1/pools/{pool}:rebalance"},
+        {"GET", "/docs/openapi.yaml", NULL, LH_ROLE_VIEWER, 200, "openapi: 3.0"},
+        {"GET", "/docs/nothing", NULL, LH_ROLE_VIEWER, 404, "no such path"},
         {"GET", "/nothing", NULL, LH_ROLE_VIEWER, 404, "no such path"},
         {"POST", "/v1/services", "{}", LH_ROLE_VIEWER, 405, "does not have this method"},
     };
@@ -170,13 +185,19 @@ static void test_routes(void **state)
     }
 }
 
+static void expect_as(Manager *m, LhRole role, const char *method, const char *path,
+                      const char *body, int status, const char *says)
+{
+    Client *client = ask_as(m, role, method, path, body);
+    if (reply_status(client) != status || strstr(reply_body(client), says) == NULL)
+        fail_msg("%s %s %s: not %d %s:\n%s", method, path, body, status, says, client->in->str);
+    client_drop(m, client);
+}
+
 static void expect(Manager *m, const char *method, const char *path, const char *body, int status,
                    const char *says)
 {
-    Client *client = ask_as(m, LH_ROLE_OPERATOR, method, path, body);
-    if (reply_status(client) != status || strstr(reply_body(client), says) == NULL)
-        fail_msg("%s %s %s:\n%s", method, path, body, client->in->str);
-    client_drop(m, client);
+    expect_as(m, LH_ROLE_OPERATOR, method, path, body, status, says);
 }
 
 /* A restore is created once, under the name that is given. */
@@ -204,14 +225,270 @@ static void test_refused_writes(void **state)
     client_drop(m, client);
 }
 
+/* ---- rebalance ---- */
+
+#define REBALANCE "/v1/pools/manager:rebalance"
+#define ALLOCATOR "/v1/settings/seed-allocator"
+
+/* The value that etcd has; g_free. */
+static void on_value(const LhRangeReply *reply, const GError *error, gpointer data)
+{
+    assert_null(error);
+    *(char **)data = g_strdup(reply->n_kvs == 1 ? reply->kvs[0].value : "none");
+}
+
+static char *value_of(Manager *m, const char *key)
+{
+    char *value = NULL;
+    guint turns = 0;
+    const LhRangeRequest range = {.key = key};
+    lh_etcd_range(m->client, &range, on_value, &value);
+    while (value == NULL) {
+        assert_true(turns++ < 1000);
+        sim_world_run_until(m->world, sim_world_now_ms(m->world) + 10);
+    }
+    return value;
+}
+
+static void on_put(const LhTxnReply *reply, const GError *error, gpointer data)
+{
+    (void)data;
+    assert_null(error);
+    assert_true(reply->succeeded);
+}
+
+static void store(Manager *m, const char *name, const char *value)
+{
+    g_autofree char *key = g_strconcat("/leasehold/", name, NULL);
+    LhTxnOp op = lh_txn_put(key, value, 0);
+    const LhTxnRequest txn = {.success = &op, .n_success = 1};
+    lh_etcd_txn(m->client, &txn, on_put, NULL);
+    sim_world_run_until(m->world, sim_world_now_ms(m->world) + 1000);
+}
+
+static gint64 asked_at(Manager *m)
+{
+    g_autofree char *value = value_of(m, "/leasehold/desired/settings/seed-allocator");
+    g_autoptr(LhObject) object = lh_object_parse(LH_KIND_SETTINGS, "seed-allocator", value,
+                                                 strlen(value), 0, 0, 0);
+    assert_true(lh_object_known(object));
+    return ((const LhSettings *)object)->rebalance_at;
+}
+
+/* Where a person wrote nothing, the request makes the object, and a dry run makes none. */
+static void test_rebalance_creates(void **state)
+{
+    Manager *m = *state;
+    expect_as(m, LH_ROLE_ADMIN, "POST", REBALANCE "?dryRun=true", "{}", 200, "\"dryRun\":true");
+    expect_as(m, LH_ROLE_ADMIN, "GET", ALLOCATOR, NULL, 404, "does not exist");
+    expect_as(m, LH_ROLE_OPERATOR, "POST", REBALANCE, "{}", 403, "the role admin is needed");
+    expect_as(m, LH_ROLE_ADMIN, "GET", ALLOCATOR, NULL, 404, "does not exist");
+    expect_as(m, LH_ROLE_ADMIN, "POST", REBALANCE, "{}", 200, "\"rebalanceAt\":\"");
+    gint64 first = asked_at(m);
+    assert_true(first > 0);
+    expect_as(m, LH_ROLE_ADMIN, "POST", REBALANCE, "{}", 200, "\"revision\":");
+    assert_true(asked_at(m) > first);
+}
+
+/* All else is as the person wrote it, even what nobody knows; the answer's revision is the object's. */
+static void test_rebalance_keeps(void **state)
+{
+    Manager *m = *state;
+    expect(m, "PUT", ALLOCATOR,
+           "{\"metadata\":{\"labels\":{\"team\":\"crawl\"}},\"spec\":{\"autoRebalance\":false,"
+           "\"rebalanceAt\":\"2200-01-01T00:00:00Z\",\"theirs\":[1,2]}}",
+           201, "crawl");
+    Client *client = ask_as(m, LH_ROLE_ADMIN, "POST", REBALANCE, "{}");
+    assert_int_equal(reply_status(client), 200);
+    g_autoptr(cJSON) reply = cJSON_Parse(reply_body(client));
+    gint64 revision = lh_json_get_int(reply, "revision", 0);
+    client_drop(m, client);
+    g_autofree char *value = value_of(m, "/leasehold/desired/settings/seed-allocator");
+    /* Later than the request before, although that is of a clock far ahead. */
+    assert_string_equal(value, "{\"metadata\":{\"labels\":{\"team\":\"crawl\"}},\"spec\":{"
+                               "\"autoRebalance\":false,\"theirs\":[1,2],\"rebalanceAt\":"
+                               "\"2200-01-01T00:00:00.001Z\"}}");
+    g_autofree char *says = g_strdup_printf("\"revision\":%" G_GINT64_FORMAT ",", revision);
+    expect(m, "GET", ALLOCATOR, NULL, 200, says);
+}
+
+/* Nothing is written over what does not parse. */
+static void test_rebalance_refuses(void **state)
+{
+    Manager *m = *state;
+    static const char key[] = "/leasehold/desired/settings/seed-allocator";
+    static const char bad[] = "{\"spec\":{\"autoRebalance\":3}}";
+    store(m, "desired/settings/seed-allocator", bad);
+    expect_as(m, LH_ROLE_ADMIN, "POST", REBALANCE, "{}", 409, "spec.autoRebalance");
+    g_autofree char *value = value_of(m, key);
+    assert_string_equal(value, bad);
+}
+
+/* ---- crawl fleets ---- */
+
+/* The values of a seed's config are for those who may write it; where a secret is, and keys, for all. */
+static void test_config_is_hidden(void **state)
+{
+    Manager *m = *state;
+    store(
+        m, "desired/seeds/s",
+        "{\"spec\":{\"connector\":\"wiki\",\"config\":{\"space\":\"K1\",\"pin\":7731,"
+        "\"token\":{\"fromFile\":\"/etc/t\"},\"deep\":[{\"fromFile\":\"K2\",\"more\":\"K3\"},\"K4\"]}}}");
+    store(m, "desired/seeds/bad", "{\"spec\":{\"config\":{\"a\":\"K5\"}}}");
+    store(
+        m, "decided/assignments/manager/n-00000001/s",
+        "{\"action\":\"load\",\"since\":1,\"controller\":\"seed-allocator\",\"epoch\":1,\"rule\":\"r\","
+        "\"reason\":\"r\",\"seed\":{\"connector\":\"wiki\",\"config\":{\"space\":\"K6\"}}}");
+    static const char *const paths[] = {"/v1/seeds",       "/v1/seeds?limit=10",
+                                        "/v1/seeds/s",     "/v1/seeds/bad",
+                                        "/v1/accepted",    "/v1/accepted/seeds/s",
+                                        "/v1/assignments", "/v1/assignments/manager/n-00000001/s"};
+    static const char *const secrets[] = {"K1", "K2", "K3", "K4", "K5", "K6", "7731"};
+    for (guint i = 0; i < G_N_ELEMENTS(paths); i++) {
+        Client *viewer = ask_as(m, LH_ROLE_VIEWER, "GET", paths[i], NULL);
+        assert_int_equal(reply_status(viewer), 200);
+        for (guint j = 0; j < G_N_ELEMENTS(secrets); j++)
+            if (strstr(reply_body(viewer), secrets[j]) != NULL)
+                fail_msg("%s shows %s: %s", paths[i], secrets[j], reply_body(viewer));
+        client_drop(m, viewer);
+    }
+    expect_as(
+        m, LH_ROLE_VIEWER, "GET", "/v1/seeds/s", NULL, 200,
+        "\"config\":{\"space\":\"(hidden)\",\"pin\":\"(hidden)\",\"token\":{\"fromFile\":\"/etc/t\"},"
+        "\"deep\":[{\"fromFile\":\"(hidden)\",\"more\":\"(hidden)\"},\"(hidden)\"]}");
+    /* Who edits it must get what was written. */
+    expect(m, "GET", "/v1/seeds/s", NULL, 200, "\"space\":\"K1\",\"pin\":7731");
+    expect(m, "GET", "/v1/seeds/bad", NULL, 200, "K5");
+    expect(m, "GET", "/v1/accepted/seeds/s", NULL, 200, "K1");
+}
+
+static void test_crawl_status(void **state)
+{
+    Manager *m = *state;
+    store(m, "desired/throttles/t", "{\"spec\":{\"maxConcurrent\":2}}");
+    expect(m, "GET", "/v1/throttles/t", NULL, 200, "\"seeds\":0");
+    store(m, "desired/seeds/a", "{\"spec\":{\"url\":\"http://a\",\"throttle\":\"t\"}}");
+    store(m, "desired/seeds/b", "{\"spec\":{\"url\":\"http://b\",\"throttle\":\"t\"}}");
+    store(m, "desired/seeds/c", "{\"spec\":{\"url\":\"http://c\"}}");
+    expect(m, "GET", "/v1/throttles/t", NULL, 200, "\"seeds\":2");
+    store(m, "actual/nodes/manager/n-00000001",
+          "{\"name\":\"n\",\"lease\":\"1\",\"capacityItems\":4}");
+    /* seed-allocator has given them to it. */
+    expect(m, "GET", "/v1/throttles/t", NULL, 200, "\"seeds\":2,\"holder\":\"n-00000001\"");
+    expect(m, "GET", "/v1/seeds/b", NULL, 200, "\"owner\":\"n-00000001\"");
+    expect(m, "GET", "/v1/seeds/b", NULL, 200, "\"since\":\"2026-01-01T00:00:");
+    expect(m, "GET", "/v1/seeds/b", NULL, 200, "\"reason\":\"the manager ");
+    expect(m, "GET", "/v1/seeds/b", NULL, 200, "\"window\":\"");
+    expect(m, "GET", "/v1/cluster", NULL, 200,
+           "{\"pool\":\"manager\",\"nodes\":1,\"items\":3,\"capacityItems\":4,\"waitingItems\":0}");
+    store(m, "actual/nodes/manager/o-00000002", "{\"name\":\"o\",\"lease\":\"2\"}");
+    expect(m, "GET", "/v1/cluster", NULL, 200,
+           "{\"pool\":\"manager\",\"nodes\":2,\"items\":3,\"capacityItems\":0,\"waitingItems\":0}");
+    store(m, "decided/health/manager/n-00000001",
+          "{\"state\":\"probation\",\"since\":5000,\"reason\":\"was away\"}");
+    expect(m, "GET", "/v1/nodes/manager/n-00000001", NULL, 200,
+           "\"health\":\"probation\",\"healthSince\":\"1970-01-01T00:00:05.000Z\","
+           "\"healthReason\":\"was away\"");
+}
+
+/* Whoever watches an object is told what becomes of it, not only what is written to it. */
+static void test_watch_of_status(void **state)
+{
+    Manager *m = *state;
+    Client *client = client_new(m->f);
+    client_ask(m->f, client, "GET /v1/services?watch=true HTTP/1.1\nAuthorization: Bearer viewer",
+               NULL);
+    Client *other = client_new(m->f);
+    client_ask(m->f, other, "GET /v1/seeds?watch=true HTTP/1.1\nAuthorization: Bearer viewer",
+               NULL);
+    wait_for(reply_body(client) != NULL && reply_body(other) != NULL);
+    store(m, "desired/services/a", "{\"spec\":{\"owner\":\"me\"}}");
+    store(m, "decided/status/services/none/admission",
+          "{\"observedRevision\":1,\"conditions\":[]}");
+    /* First the object, then what admission says of it: both are the object's events. */
+    wait_for(strstr(client->in->str, "\"Valid\"") != NULL);
+    assert_null(strstr(client->in->str, "none"));
+    assert_null(strstr(other->in->str, "event:"));
+    client_drop(m, client);
+    client_drop(m, other);
+}
+
+/* ---- docs ---- */
+
+static Client *ask_docs(Manager *m, const char *method, const char *path, const char *tag)
+{
+    Client *client = client_new(m->f);
+    g_autofree char *request = g_strdup_printf("%s %s HTTP/1.1\nAuthorization: Bearer viewer%s%s",
+                                               method, path, tag != NULL ? "\nIf-None-Match: " : "",
+                                               tag != NULL ? tag : "");
+    client_ask(m->f, client, request, NULL);
+    wait_for(reply_body(client) != NULL &&
+             (strcmp(method, "HEAD") == 0 || tag != NULL || reply_complete(client)));
+    return client;
+}
+
+/* Whole, unchanged, and not sent twice to those who have it. */
+static void test_docs(void **state)
+{
+    Manager *m = *state;
+    static const char *const paths[] = {"/docs/", "/docs/openapi.yaml"};
+    for (guint i = 0; i < G_N_ELEMENTS(paths); i++) {
+        Client *whole = ask_docs(m, "GET", paths[i], NULL);
+        g_autofree char *etag = reply_header(whole, "ETag");
+        g_autofree char *length = reply_header(whole, "Content-Length");
+        assert_int_equal(reply_status(whole), 200);
+        assert_non_null(etag);
+        /* Nothing from outside. */
+        assert_null(strstr(reply_body(whole), "src="));
+        assert_null(strstr(reply_body(whole), "<link"));
+        client_drop(m, whole);
+        Client *head = ask_docs(m, "HEAD", paths[i], NULL);
+        assert_int_equal(reply_status(head), 200);
+        assert_header(head, "ETag", etag);
+        assert_header(head, "Content-Length", length);
+        assert_string_equal(reply_body(head), "");
+        client_drop(m, head);
+        Client *known = ask_docs(m, "GET", paths[i], etag);
+        assert_int_equal(reply_status(known), 304);
+        assert_string_equal(reply_body(known), "");
+        client_drop(m, known);
+        Client *other = ask_docs(m, "GET", paths[i], "\"other\"");
+        assert_int_equal(reply_status(other), 200);
+        client_drop(m, other);
+    }
+}
+
+/* What is no description of an API has no page; what it says of others cannot break out of the page. */
+static void test_page(void **state)
+{
+    static const char *const bad[] = {"", "a: [", "info: {title: x}", "paths: 3"};
+    static const char good[] =
+        "info: {title: <t>}\n"
+        "paths: {/x: {get: {summary: 'a & b', x-role: admin, parameters: "
+        "[{$ref: '#/components/parameters/p'}], responses: {'200': {description: fine}}}}}\n"
+        "components: {parameters: {p: {name: pp, in: query, description: of p}}}\n";
+    (void)state;
+    for (guint i = 0; i < G_N_ELEMENTS(bad); i++)
+        assert_null(lh_openapi_page(bad[i], strlen(bad[i])));
+    g_autofree char *page = lh_openapi_page(good, strlen(good));
+    static const char *const says[] = {"&lt;t&gt;", "GET",  "/x",  "a &amp; b", "admin",
+                                       "pp",        "of p", "200", "fine"};
+    for (guint i = 0; i < G_N_ELEMENTS(says); i++)
+        assert_non_null(strstr(page, says[i]));
+    assert_null(strstr(page, "<t>"));
+}
+
 #define manager_case(name) cmocka_unit_test_setup_teardown(name, setup_manager, teardown_manager)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        manager_case(test_routes),
-        manager_case(test_restores_are_created),
-        manager_case(test_refused_writes),
+        manager_case(test_routes),           manager_case(test_restores_are_created),
+        manager_case(test_refused_writes),   manager_case(test_rebalance_creates),
+        manager_case(test_rebalance_keeps),  manager_case(test_rebalance_refuses),
+        manager_case(test_config_is_hidden), manager_case(test_crawl_status),
+        manager_case(test_watch_of_status),  manager_case(test_docs),
+        cmocka_unit_test(test_page),
     };
     return cmocka_run_group_tests_name("http/api_roles", tests, NULL, NULL);
 }
