@@ -294,8 +294,8 @@ static char *check_drained_item(Sim *sim, const SimProcess *drained, const char 
     const LhReplica *replica = (const LhReplica *)sim_get(sim, LH_KIND_REPLICA, place.item);
     if (replica == NULL || !lh_object_known(&replica->o) ||
         inv_want(&sim->model, place.item, &replica->o, sim_wall(sim), NULL) != INV_WANTED ||
-        !inv_snapshot_valid(&sim->model, (const LhSnapshot *)sim_get(sim, LH_KIND_SNAPSHOT,
-                                                                     replica->snapshot)))
+        !inv_snapshot_valid(&sim->model,
+                            (const LhSnapshot *)sim_get(sim, LH_KIND_SNAPSHOT, replica->snapshot)))
         return NULL;
     const char *room = room_for(sim, replica);
     return room == NULL ? NULL
@@ -371,9 +371,8 @@ static char *check_partitions(Sim *sim)
 static char *restless(Sim *sim)
 {
     char *(*const checks[])(Sim * sim) = {
-        check_processes,    check_leaders,   check_snapshots, check_replicas,
-        sim_restores_check, check_leftovers, check_monitored, check_tasks,
-        check_partitions,   check_drained,
+        check_processes, check_leaders,   check_snapshots, check_replicas,   sim_restores_check,
+        check_leftovers, check_monitored, check_tasks,     check_partitions, check_drained,
     };
     char *why = NULL;
     for (guint i = 0; why == NULL && i < G_N_ELEMENTS(checks); i++)
