@@ -208,6 +208,16 @@ static void failed_goes_elsewhere_after_ten_seconds(void **state)
     assert_action(world, "b-00000001/t", LH_ACTION_LOAD);
 }
 
+static void who_gives_no_reason_is_said_to_give_none(void **state)
+{
+    g_autoptr(World) world = assigned_at_t0();
+
+    (void)state;
+    answer_with(world, "a-00000001/t", "failed", "");
+    run(world, RA);
+    assert_string_equal(retry_of(world, "t")->message, "the node gave no reason");
+}
+
 static void alone_it_gets_it_again(void **state)
 {
     g_autoptr(World) world = assigned_at_t0();
@@ -700,6 +710,7 @@ int main(void)
         cmocka_unit_test(an_empty_range_is_done_at_once),
         cmocka_unit_test(one_message_is_not_empty),
         cmocka_unit_test(failed_goes_elsewhere_after_ten_seconds),
+        cmocka_unit_test(who_gives_no_reason_is_said_to_give_none),
         cmocka_unit_test(alone_it_gets_it_again),
         cmocka_unit_test(parked_after_five_attempts),
         cmocka_unit_test(a_changed_task_is_unparked),
