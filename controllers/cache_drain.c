@@ -185,11 +185,11 @@ static char *left_text(const LhFleetHost *host, const Row *row)
     GString *text = g_string_new(NULL);
 
     g_string_append_printf(text, "%" G_GINT64_FORMAT " left", items);
-    for (guint i = 0; row != NULL && i < G_N_ELEMENTS(texts); i++)
+    for (guint i = 0; i < G_N_ELEMENTS(texts); i++)
         moving -= row->waits[i];
     if (moving > 0)
         g_string_append_printf(text, ", %" G_GINT64_FORMAT " on their way", moving);
-    for (guint i = 0; row != NULL && i < G_N_ELEMENTS(texts); i++)
+    for (guint i = 0; i < G_N_ELEMENTS(texts); i++)
         if (row->waits[i] > 0)
             g_string_append_printf(text, ", %u %s (%s)", row->waits[i], texts[i], row->why[i]);
     return g_string_free(text, FALSE);
@@ -197,27 +197,46 @@ static char *left_text(const LhFleetHost *host, const Row *row)
 
 static const char *left_reason(const Row *row)
 {
-    if (row != NULL && row->waits[LH_DRAIN_NO_ROOM] > 0)
+    if (row->waits[LH_DRAIN_NO_ROOM] > 0)
         return "NoRoom";
-    if (row != NULL && row->waits[LH_DRAIN_FAILING] > 0)
+    if (row->waits[LH_DRAIN_FAILING] > 0)
         return "LoadFailed";
-    return row != NULL && row->waits[LH_DRAIN_LEFT] > 0 ? "LeftAlone" : "Moving";
+    return row->waits[LH_DRAIN_LEFT] > 0 ? "LeftAlone" : "Moving";
+}
+
+/* With the assignments that do not parse: of those nobody can say whether they are loads. */
+static Row row_of(const LhDrainTally *tally, const LhFleetHost *host)
+{
+    const Row *waits = g_hash_table_lookup(tally->rows, host);
+    Row row = waits == NULL ? (Row){{0}, {NULL}} : *waits;
+
+    for (guint i = 0; i < host->nodes->len; i++) {
+        const LhFleetNode *node = g_ptr_array_index(host->nodes, i);
+        for (guint a = 0; a < node->assignments->len; a++) {
+            const LhFleetAssignment *assignment = g_ptr_array_index(node->assignments, a);
+            if (assignment->object == NULL || lh_object_known(assignment->object))
+                continue;
+            row.waits[LH_DRAIN_LEFT]++;
+            row.why[LH_DRAIN_LEFT] = "an assignment does not parse: mend or remove it";
+        }
+    }
+    return row;
 }
 
 void lh_drain_say(const LhFleet *fleet, const LhDrainTally *tally, gint64 now_ms, LhPlan *plan)
 {
     for (GTreeNode *n = g_tree_node_first(fleet->drains); n != NULL; n = g_tree_node_next(n)) {
         const LhFleetHost *host = lh_tree_record(n);
-        const Row *row = g_hash_table_lookup(tally->rows, host);
+        Row row = row_of(tally, host);
         gboolean empty = host->used_items + host->restored_items == 0;
         g_autofree char *name = g_strconcat("nodepolicies/" LH_POOL_CACHE "/", host->name,
                                             "/cache-assigner", NULL);
         g_autofree char *message = empty ? g_strdup("nothing is assigned to it")
-                                         : left_text(host, row);
+                                         : left_text(host, &row);
         LhCondition condition = {
             .type = "Drained",
             .status = empty ? LH_CONDITION_TRUE : LH_CONDITION_FALSE,
-            .reason = empty ? "Empty" : left_reason(row),
+            .reason = empty ? "Empty" : left_reason(&row),
             .message = message,
         };
         lh_plan_status(plan, host->drain_said, name,

@@ -177,6 +177,11 @@ void lh_fleet_drop_replica(LhFleet *fleet, LhFleetReplica *replica)
     lh_fleet_drop_snapshot(fleet, snapshot);
 }
 
+static gint by_assignment_key(gconstpointer a, gconstpointer b)
+{
+    return strcmp((*(LhFleetAssignment *const *)a)->key, (*(LhFleetAssignment *const *)b)->key);
+}
+
 LhFleetAssignment *lh_fleet_assignment(LhFleet *fleet, const char *node, const char *item)
 {
     g_autofree char *key = g_strconcat(node, "/", item, NULL);
@@ -189,6 +194,8 @@ LhFleetAssignment *lh_fleet_assignment(LhFleet *fleet, const char *node, const c
     assignment->replica = lh_fleet_replica(fleet, item);
     assignment->node = lh_fleet_node(fleet, node);
     append(&assignment->replica->assignments, assignment);
+    /* A drain makes several: what a plan says of them must not depend on which came first. */
+    g_ptr_array_sort(assignment->replica->assignments, by_assignment_key);
     g_ptr_array_add(assignment->node->assignments, assignment);
     g_hash_table_insert(fleet->assignments, assignment->key, assignment);
     return assignment;
@@ -203,7 +210,9 @@ void lh_fleet_drop_assignment(LhFleet *fleet, LhFleetAssignment *assignment)
         return;
     lh_fleet_uncount(fleet, assignment);
     g_hash_table_remove(fleet->assignments, assignment->key);
-    remove_fast(&replica->assignments, assignment);
+    g_ptr_array_remove(replica->assignments, assignment); /* stays sorted */
+    if (replica->assignments->len == 0)
+        g_clear_pointer(&replica->assignments, g_ptr_array_unref);
     g_ptr_array_remove_fast(node->assignments, assignment);
     g_free(assignment->key);
     g_free(assignment);

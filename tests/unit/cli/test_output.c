@@ -82,9 +82,9 @@ static void test_tables(void **state)
         "nodes", LH_OUTPUT_TABLE,
         "[{\"metadata\":{\"name\":\"cache/n-1\"},\"name\":\"n\",\"set\":\"default\","
         "\"state\":\"online\",\"capacityBytes\":16106127360,\"warm\":[\"a\",\"b\"],"
-        "\"startedAt\":1777629600000}]",
+        "\"startedAt\":1777629600000,\"status\":{\"policy\":\"drain\"}}]",
         "NAME   POOL    SET       ZONE   STATE    HEALTH   POLICY   CAPACITY   WARM   AGE\n"
-        "n-1    cache   default   -      online   -        -        15 GiB     2      120m\n");
+        "n-1    cache   default   -      online   -        drain    15 GiB     2      120m\n");
     assert_list("replicas", LH_OUTPUT_TABLE,
                 "[{\"metadata\":{\"name\":\"s.default.0\"},\"expiresAt\":\"2026-05-01T13:00:00Z\","
                 "\"createdAt\":\"2026-05-01T14:00:00Z\",\"restored\":false},"

@@ -302,6 +302,8 @@ static void a_paused_service_and_what_does_not_parse_are_left_alone(void **state
     settle(world);
     assert_int_equal(held(world, "a-00000001"), 1);
     assert_int_equal(held(world, "b-00000001"), 1);
+    assert_drained(world, LH_CONDITION_FALSE, "LeftAlone",
+                   "1 left, 1 are left alone (an assignment does not parse");
 }
 
 /* A load that failed elsewhere is tried again after its wait, not at once because it is live here. */

@@ -12,7 +12,7 @@
 
 #include <stdlib.h>
 
-#define NAME  "partition-allocator"
+#define NAME "partition-allocator"
 /* In about one history of 300 two services change in one plan, and the growth of one, planned second and
  * committed first, leaves the other too little room: not in these. */
 #define FIRST 46
