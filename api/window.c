@@ -51,6 +51,27 @@ static gboolean parse_list(const cJSON *array, LhWindowPair *pairs, guint *n, GE
     return TRUE;
 }
 
+static gboolean parse_known(const cJSON *item, gboolean *partial, gint64 *known_ms, GError **error)
+{
+    if (!lh_json_int(item, known_ms) || *known_ms < 0)
+        return refuse(error, ".%s: must be an integer of 0 or more", item->string);
+    *partial = TRUE;
+    return TRUE;
+}
+
+static gboolean parse_member(const cJSON *member, LhWindow *w, GError **error)
+{
+    if (strcmp(member->string, "granted") == 0)
+        return parse_list(member, w->granted, &w->n_granted, error);
+    if (strcmp(member->string, "held") == 0)
+        return parse_list(member, w->held, &w->n_held, error);
+    if (strcmp(member->string, "grantedKnown") == 0)
+        return parse_known(member, &w->granted_partial, &w->granted_known_ms, error);
+    if (strcmp(member->string, "heldKnown") == 0)
+        return parse_known(member, &w->held_partial, &w->held_known_ms, error);
+    return refuse(error, ": an unknown field \"%.64s\"", member->string);
+}
+
 gboolean lh_window_parse(const char *json, LhWindow *out, GError **error)
 {
     GError *why = NULL;
@@ -64,11 +85,7 @@ gboolean lh_window_parse(const char *json, LhWindow *out, GError **error)
     LhWindow window = {0};
     const cJSON *member;
     cJSON_ArrayForEach(member, object) {
-        gboolean granted = strcmp(member->string, "granted") == 0;
-        if (!granted && strcmp(member->string, "held") != 0)
-            return refuse(error, ": an unknown field \"%.64s\"", member->string);
-        if (!parse_list(member, granted ? window.granted : window.held,
-                        granted ? &window.n_granted : &window.n_held, error))
+        if (!parse_member(member, &window, error))
             return FALSE;
     }
     *out = window;
@@ -92,11 +109,21 @@ static void print_list(GString *text, const char *name, const LhWindowPair *pair
     g_string_append_c(text, ']');
 }
 
+static void print_known(GString *text, const char *name, gboolean partial, gint64 known_ms)
+{
+    if (!partial)
+        return;
+    lh_json_append_key(text, name);
+    lh_json_append_int(text, known_ms);
+}
+
 char *lh_window_print(const LhWindow *window)
 {
     GString *text = g_string_new("{");
     print_list(text, "granted", window->granted, window->n_granted);
     print_list(text, "held", window->held, window->n_held);
+    print_known(text, "grantedKnown", window->granted_partial, window->granted_known_ms);
+    print_known(text, "heldKnown", window->held_partial, window->held_known_ms);
     g_string_append_c(text, '}');
     return g_string_free(text, FALSE);
 }

@@ -9,6 +9,10 @@
  * twice. Ages, not times: they speak of the moment of the hand-off, and a holder that counts them from the
  * moment at which it hears of them forgets nothing too early, without comparing clocks. An absent list is an
  * empty one; {} says that nothing counts any more.
+ *
+ * A list can be incomplete: `grantedKnown` and `heldKnown` then say of how long it tells all. A limiter forgets
+ * what its period is done with, which a longer period would still count; and one that does not know what its
+ * predecessor granted does not learn it by handing on.
  */
 #pragma once
 
@@ -29,6 +33,8 @@ typedef struct {
     guint n_granted, n_held;
     LhWindowPair granted[LH_WINDOW_PAIRS]; /* oldest first */
     LhWindowPair held[LH_WINDOW_PAIRS];
+    gboolean granted_partial, held_partial; /* of what is older than this nothing is known: */
+    gint64 granted_known_ms, held_known_ms; /* 0 or more; 0 unless partial */
 } LhWindow;
 
 /* Strict: what is not understood is not known, and then a holder must wait. *@out is untouched on failure.

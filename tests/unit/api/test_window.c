@@ -17,6 +17,8 @@ static void test_reads_what_it_prints(void **state)
         "{}",
         "{\"granted\":[[61000,3],[250,40],[0,1]]}",
         "{\"granted\":[[5,1]],\"held\":[[5,1],[3,2]]}",
+        "{\"grantedKnown\":0}",
+        "{\"granted\":[[5,1]],\"held\":[[5,1]],\"grantedKnown\":60001,\"heldKnown\":3}",
         "{\"held\":[[9007199254740991,9007199254740991]]}",
     };
     (void)state;
@@ -56,6 +58,8 @@ static void test_refuses_what_it_does_not_understand(void **state)
         {"{\"granted\":null}", "window.granted: must be an array"},
         {"{\"given\":[]}", "window: an unknown field \"given\""},
         {"{\"granted\":[],\"granted\":[]}", "twice"},
+        {"{\"grantedKnown\":-1}", "window.grantedKnown: must be an integer of 0 or more"},
+        {"{\"heldKnown\":null}", "window.heldKnown: must be an integer of 0 or more"},
         {"{\"granted\":[7]}", "window.granted[0]: must be [age in ms, number]"},
         {"{\"granted\":[[7]]}", "window.granted[0]: must be"},
         {"{\"granted\":[[7,1,1]]}", "window.granted[0]: must be"},
