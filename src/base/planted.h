@@ -54,7 +54,9 @@
       "who did not see that etcd was restored deletes on")                                         \
     X(MASSES_UNBRAKED, "masses-unbraked", 24, "the brake of deletions counts nothing")             \
     X(LISTING_ERROR_EMPTY, "listing-error-empty", 12,                                              \
-      "a bucket's listing that failed is taken for an empty one")
+      "a bucket's listing that failed is taken for an empty one")                                  \
+    X(PERMIT_BUCKET, "permit-bucket", 3,                                                           \
+      "a throttle is a bucket that is filled at each period's beginning: twice the burst")
 
 typedef enum {
 #define X(name, text, seeds, what) LH_BUG_##name,

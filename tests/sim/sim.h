@@ -340,7 +340,7 @@ gboolean sim_work_holds(SimWork *work, const char *item);
 /* Who works on a task. */
 typedef struct {
     gpointer owner;
-    char *node; /* id */
+    char *node;   /* id */
     char *policy; /* of a seed with a throttle; else NULL */
     gint64 since_ms;
     guint timeline;
@@ -374,8 +374,8 @@ void sim_crawl_forget(SimCrawl *crawl, const char *seed);
 /* ---- what crawlers were really granted, over the whole fleet (sim_grants.c) ---- */
 
 typedef struct {
-    const char *policy, *node; /* @node: id of the holder */
-    guint timeline;            /* of etcd, when it began to hold */
+    const char *policy, *node;                  /* @node: id of the holder */
+    guint timeline;                             /* of etcd, when it began to hold */
     gint64 requests, period_ms, max_concurrent; /* as the holder knows them */
 } SimGrant;
 

@@ -117,8 +117,8 @@ static void give(SimCrawl *crawl, Policy *policy, const Seed *seed, guint64 id)
     const Out out = {
         .id = id,
         .number = sim_grants_given(sim, &grant),
-        .until_ms = sim_now(sim) +
-                    (sim_chance(sim, 80) ? sim_between(sim, 100, 3000) : sim_between(sim, 3000, 40000)),
+        .until_ms = sim_now(sim) + (sim_chance(sim, 80) ? sim_between(sim, 100, 3000)
+                                                        : sim_between(sim, 3000, 40000)),
         .seed = g_strdup(seed->name),
     };
     if (sim_chance(sim, LOSE_CHANCE))
@@ -162,8 +162,8 @@ static void ask(gpointer data)
         ask_for(crawl, crawl->policies->pdata[i]);
     }
     if (crawl->policies->len > 0)
-        crawl->asks = lh_timer_in(crawl->process->env,
-                                  sim_between(crawl->process->sim, 200, 3000), ask, crawl);
+        crawl->asks = lh_timer_in(crawl->process->env, sim_between(crawl->process->sim, 200, 3000),
+                                  ask, crawl);
 }
 
 /* ---- what is held ---- */

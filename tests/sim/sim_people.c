@@ -461,8 +461,8 @@ static void scatter_junk(Sim *sim)
         LH_KIND_REPLICA,         LH_KIND_RETRY,        LH_KIND_ASSIGNMENT,    LH_KIND_HEALTH,
         LH_KIND_BRAKE,           LH_KIND_STATUS,       LH_KIND_NODE,          LH_KIND_ITEM,
         LH_KIND_SEARCH,          LH_KIND_LEADER,       LH_KIND_EVENT,         LH_KIND_RESTORE,
-        LH_KIND_RESTOREPROGRESS, LH_KIND_RECOVERYTASK, LH_KIND_PARTITIONPLAN,
-        LH_KIND_SEED,            LH_KIND_THROTTLE,
+        LH_KIND_RESTOREPROGRESS, LH_KIND_RECOVERYTASK, LH_KIND_PARTITIONPLAN, LH_KIND_SEED,
+        LH_KIND_THROTTLE,
     };
     if (sim_chance(sim, 20)) {
         put_junk(sim, strange[sim_below(sim, G_N_ELEMENTS(strange))]);

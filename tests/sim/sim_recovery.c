@@ -17,7 +17,7 @@
 typedef struct {
     SimRecovery *work;
     char *task;
-    char *policy; /* of a seed with a throttle; else NULL */
+    char *policy;                 /* of a seed with a throttle; else NULL */
     gboolean works, fails, stays; /* stays: it does not end by itself */
     LhTimer *end;                 /* of the director: when the program ends; NULL: it has */
     LhTimer *heard;               /* of the agent's process */

@@ -241,8 +241,8 @@ static void add_process(Sim *sim, gboolean is_manager, guint slot)
         process->wall_offset_ms = 0;
     if (is_manager)
         return;
-    process->pool = slot < sim->options.agents                  ? LH_SIM_POOL
-                    : slot < sim->options.agents + SIM_RECOVERY ? SIM_POOL_RECOVERY
+    process->pool = slot < sim->options.agents                                 ? LH_SIM_POOL
+                    : slot < sim->options.agents + SIM_RECOVERY                ? SIM_POOL_RECOVERY
                     : slot < sim->options.agents + SIM_RECOVERY + SIM_INDEXERS ? SIM_POOL_INDEXER
                                                                                : SIM_POOL_CRAWL;
     process->set = slot % 5 == 4 ? "extra" : "default";

@@ -179,10 +179,9 @@ void sim_seeds_edit_throttle(Sim *sim)
 void sim_seeds_ask_rebalance(Sim *sim)
 {
     g_autofree char *at = lh_time_format(sim_wall(sim));
-    g_autofree char *value = g_strdup_printf("{\"spec\":{\"rebalanceAt\":\"%s\"%s}}", at,
-                                             !sim->calm && sim_chance(sim, 30)
-                                                 ? ",\"autoRebalance\":false"
-                                                 : "");
+    g_autofree char *value = g_strdup_printf(
+        "{\"spec\":{\"rebalanceAt\":\"%s\"%s}}", at,
+        !sim->calm && sim_chance(sim, 30) ? ",\"autoRebalance\":false" : "");
     sim->counters.rebalances++;
     sim_put(sim, "desired/settings/seed-allocator", value, 0);
 }
