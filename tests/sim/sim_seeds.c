@@ -280,13 +280,22 @@ char *sim_seeds_check(Sim *sim)
     return why;
 }
 
+static gboolean is_closed(const Sim *sim, const SimProcess *process)
+{
+    g_autofree char *name = g_strdup_printf("nodepolicies/%s/%s", process->pool, process->name);
+    const LhNodePolicy *policy = lh_accepted_spec(sim_get(sim, LH_KIND_ACCEPTED, name),
+                                                  LH_KIND_NODEPOLICY);
+    return policy != NULL && (policy->cordon || policy->drain);
+}
+
 char *sim_seeds_uneven(Sim *sim)
 {
     guint fewest = G_MAXUINT, most = 0;
     for (guint i = 0; i < sim->n_processes; i++) {
         const SimProcess *process = &sim->processes[i];
         guint n = 0;
-        if (process->is_manager || strcmp(process->pool, SIM_POOL_CRAWL) != 0)
+        if (process->is_manager || strcmp(process->pool, SIM_POOL_CRAWL) != 0 ||
+            is_closed(sim, process))
             continue;
         for (guint s = 0; s < SEEDS; s++) {
             g_autofree char *name = g_strdup_printf("seed-%u", s);
