@@ -229,6 +229,7 @@ const LhField lh_orphan_fields[] = {
     LH_FIELD(TIME, LhOrphan, first_seen, "firstSeen", LH_REQUIRED, 0, 0, NULL),
     LH_FIELD(TIME, LhOrphan, second_seen, "secondSeen", 0, 0, 0, NULL),
     LH_FIELD(TIME, LhOrphan, decided_at, "decidedAt", 0, 0, 0, NULL),
+    LH_FIELD(INT, LhOrphan, erased, "erased", 0, 0, 0, NULL),
     LH_FIELD(STR, LhOrphan, plan_hash, "planHash", 0, 0, 256, NULL),
     LH_FIELDS_END,
 };

@@ -138,6 +138,7 @@ typedef struct {
     const char *uri;
     gint64 objects, bytes;
     gint64 first_seen, second_seen, decided_at;
+    gint64 erased;         /* how many objects were deleted; 0: none yet */
     const char *plan_hash; /* as a Deletion's */
 } LhOrphan;
 

@@ -8,6 +8,7 @@
  */
 #include "base/planted.h"
 #include "controllers/attempts.h"
+#include "controllers/cache_drain.h"
 #include "controllers/cache_rules.h"
 #include "controllers/capacity.h"
 #include "controllers/registry.h"
@@ -24,6 +25,7 @@ typedef struct {
     GHashTable *placed;     /* LhFleetSnapshot -> GPtrArray of LhFleetNode placed by this plan */
     GHashTable *scattered;  /* set -> Scattered */
     GPtrArray *hosts, *zones, *warm; /* of the item that is being placed */
+    LhDrainTally *drains;
     gint64 evict_grace_ms;
     gboolean left; /* something that may be placed was not */
 } Round;
@@ -46,6 +48,20 @@ static LhPlacement *placement(Round *round)
     if (round->placement == NULL)
         round->placement = lh_capacity_placement(round->fleet);
     return round->placement;
+}
+
+/* To who watches its service; of a replica that is gone too there may be none. */
+static void tell(Round *round, const LhFleetReplica *replica, const char *what, const char *node)
+{
+    const LhReplica *object = (const LhReplica *)replica->object;
+    const LhFleetSnapshot *snapshot = replica->snapshot;
+    const char *service = object != NULL && lh_object_known(&object->o)   ? object->service
+                          : snapshot != NULL && snapshot->service != NULL ? snapshot->service->name
+                                                                          : NULL;
+
+    if (service != NULL)
+        lh_plan_event(round->plan, LH_EVENT_NORMAL, what, LH_KIND_SERVICE, service,
+                      "replica %s, node %s", replica->name, node);
 }
 
 static void load(Round *round, const LhFleetReplica *replica, const LhFleetNode *node,
@@ -73,6 +89,7 @@ static void load(Round *round, const LhFleetReplica *replica, const LhFleetNode 
     lh_plan_rely(round->plan, LH_KIND_REPLICA, replica->name, replica->object->mod_rev);
     lh_plan_rely(round->plan, LH_KIND_SNAPSHOT, snapshot->o.name, snapshot->o.mod_rev);
     lh_plan_rely(round->plan, LH_KIND_NODE, registration, node->object->mod_rev);
+    tell(round, replica, "Assigned", node->id);
 }
 
 /* ---- what is due, answered or lost ---- */
@@ -135,6 +152,7 @@ static void take_evicted(Round *round, const LhFleetAssignment *assignment)
     delete_assignment(round, assignment, "evicted", "its node holds nothing of it any more");
     lh_plan_rely(round->plan, LH_KIND_ITEM, assignment->item->name, assignment->item->mod_rev);
     delete_with_last(round, replica);
+    tell(round, replica, "Evicted", assignment->node->id);
     lh_plan_end(round->plan);
 }
 
@@ -201,6 +219,18 @@ static void drop_lost(Round *round, const LhFleetAssignment *assignment, const c
     lh_plan_end(round->plan);
 }
 
+/* It is assigned to a node that is there, and that is not drained. */
+static gboolean is_elsewhere(const LhFleetReplica *replica)
+{
+    for (guint i = 0; i < replica->assignments->len; i++) {
+        const LhFleetAssignment *other = g_ptr_array_index(replica->assignments, i);
+        if (lh_fleet_load(other) != NULL && !lh_fleet_node_gone(other->node) &&
+            !other->node->host->draining)
+            return TRUE;
+    }
+    return FALSE;
+}
+
 /* Back to the node of the same name: its disk still has the data. */
 static gboolean move_back(Round *round, const LhFleetAssignment *assignment)
 {
@@ -213,7 +243,8 @@ static gboolean move_back(Round *round, const LhFleetAssignment *assignment)
 
     if (taker == NULL || replica->object == NULL || !lh_object_known(replica->object) ||
         lh_fleet_snapshot_object(replica->snapshot) == NULL ||
-        lh_fleet_replica_bytes(replica) != assignment->bytes) /* published anew since */
+        lh_fleet_replica_bytes(replica) != assignment->bytes || /* published anew since */
+        is_elsewhere(replica))
         return FALSE;
     set = taker->set == NULL ? "default" : taker->set;
     if (g_strcmp0(set, replica->set) != 0)
@@ -313,7 +344,7 @@ static void plan_todo(Round *round, const LhFleetReplica *replica)
         else
             take_evicted(round, assignment);
     }
-    if (replica->retry != NULL && (lh_fleet_replica_live(replica) != NULL ||
+    if (replica->retry != NULL && (lh_fleet_replica_settled(replica) ||
                                    (replica->object == NULL && replica->assignments == NULL))) {
         lh_plan_begin(round->plan);
         delete_retry(round, replica,
@@ -348,12 +379,14 @@ static void add_holder(const LhFleetNode *node, const char *set, GPtrArray *host
     const LhNode *object = (const LhNode *)node->object;
 
     g_ptr_array_add(hosts, node->host->name);
+    if (node->host->draining)
+        return; /* soon its zone has none of it */
     if (object != NULL && lh_object_known(&object->o) && object->zone != NULL &&
         g_strcmp0(object->set == NULL ? "default" : object->set, set) == 0)
         g_ptr_array_add(zones, (gpointer)object->zone);
 }
 
-/* Hosts and zones that hold another replica of the same snapshot, this plan's own placements included. */
+/* Hosts and zones that hold a replica of the same snapshot, this plan's own placements included. */
 static void find_holders(Round *round, const LhFleetReplica *replica)
 {
     const LhFleetSnapshot *snapshot = replica->snapshot;
@@ -403,19 +436,19 @@ static void find_warm(Round *round, const LhFleetReplica *replica)
     g_ptr_array_add(round->warm, NULL);
 }
 
+static const char *const wait_texts[] = {
+    [LH_WAIT_SLOT] = "every node with room loads as many as it may",
+    [LH_WAIT_BYTES] = "no node has so many bytes free",
+    [LH_WAIT_ITEMS] = "no node may hold an item more",
+    [LH_WAIT_DISTINCT] = "only nodes that hold this snapshot already have room",
+    [LH_WAIT_NODES] = "its set has no node that takes work",
+};
+
 static void note_waiting(Round *round, const LhFleetReplica *replica, LhPlaceRule rule)
 {
-    static const char *const texts[] = {
-        [LH_WAIT_SLOT] = "every node with room loads as many as it may",
-        [LH_WAIT_BYTES] = "no node has so many bytes free",
-        [LH_WAIT_ITEMS] = "no node may hold an item more",
-        [LH_WAIT_DISTINCT] = "only nodes that hold this snapshot already have room",
-        [LH_WAIT_NODES] = "its set has no node that takes work",
-    };
-
     lh_plan_note(round->plan, LH_KIND_REPLICA, replica->name, lh_place_rule_id(rule),
                  "set %s, %" G_GINT64_FORMAT " bytes: %s", replica->set,
-                 lh_fleet_replica_bytes(replica), texts[rule]);
+                 lh_fleet_replica_bytes(replica), wait_texts[rule]);
     if (rule != LH_WAIT_SLOT) {
         Scattered *sum = g_hash_table_lookup(round->scattered, replica->set);
         if (sum == NULL) {
@@ -427,7 +460,7 @@ static void note_waiting(Round *round, const LhFleetReplica *replica, LhPlaceRul
     }
 }
 
-static void place(Round *round, const LhFleetReplica *replica)
+static LhPlaceAnswer find_place(Round *round, const LhFleetReplica *replica)
 {
     const LhRetry *retry = (const LhRetry *)replica->retry;
     LhPlaceItem item = {
@@ -436,15 +469,20 @@ static void place(Round *round, const LhFleetReplica *replica)
         .restored = ((const LhReplica *)replica->object)->restored && !LH_BUG(RESTORE_IN_REGULAR),
         .avoid_host = retry == NULL ? NULL : retry->node,
     };
-    LhPlaceAnswer answer;
-    const LhFleetNode *node;
 
     find_holders(round, replica);
     find_warm(round, replica);
     item.holder_hosts = (const char *const *)round->hosts->pdata;
     item.holder_zones = (const char *const *)round->zones->pdata;
     item.warm_ids = (const char *const *)round->warm->pdata;
-    answer = lh_placement_place(placement(round), &item);
+    return lh_placement_place(placement(round), &item);
+}
+
+static void place(Round *round, const LhFleetReplica *replica)
+{
+    LhPlaceAnswer answer = find_place(round, replica);
+    const LhFleetNode *node;
+
     if (answer.node_id == NULL) {
         note_waiting(round, replica, answer.rule);
         round->left = TRUE;
@@ -496,6 +534,57 @@ static void place_waiting(Round *round)
             round->left = TRUE;
         else
             place(round, replica);
+    }
+}
+
+/* ---- moving what is on drained nodes ---- */
+
+static void move(Round *round, const LhFleetReplica *replica, const LhFleetAssignment *source)
+{
+    const char *from = source->node->host->name;
+    LhPlaceAnswer answer = find_place(round, replica);
+    g_autofree char *reason = NULL;
+    const LhFleetNode *node;
+
+    if (answer.node_id == NULL) {
+        lh_plan_note(round->plan, LH_KIND_REPLICA, replica->name, lh_place_rule_id(answer.rule),
+                     "node %s is drained, it stays there meanwhile: %s", from,
+                     wait_texts[answer.rule]);
+        if (answer.rule != LH_WAIT_SLOT)
+            lh_drain_tally_add(round->drains, replica, LH_DRAIN_NO_ROOM, wait_texts[answer.rule]);
+        return;
+    }
+    node = g_hash_table_lookup(round->fleet->nodes, answer.node_id);
+    reason = g_strdup_printf("node %s is drained; evicted there once it is live here", from);
+    lh_plan_begin(round->plan);
+    load(round, replica, node, LH_RULE_DRAINED, reason);
+    lh_drain_rely_on_source(round->plan, source);
+    lh_plan_end(round->plan);
+    remember_placed(round, replica, node);
+}
+
+/* What waits for a first node comes first. */
+static void plan_moves(Round *round)
+{
+    for (GTreeNode *n = g_tree_node_first(round->fleet->moving); n != NULL;
+         n = g_tree_node_next(n)) {
+        const LhFleetReplica *replica = lh_tree_record(n);
+        const char *why;
+        const LhFleetAssignment *source = lh_drain_source(round->fleet, replica,
+                                                          round->context->now_ms, &why);
+        if (full(round))
+            return;
+        if (source == NULL && why != NULL) {
+            lh_plan_note(round->plan, LH_KIND_REPLICA, replica->name, "left-alone",
+                         "its node is drained, it stays there meanwhile: %s", why);
+            lh_drain_tally_add(round->drains, replica, LH_DRAIN_LEFT, why);
+        } else if (source != NULL && held_back(round, replica)) {
+            const LhRetry *retry = (const LhRetry *)replica->retry;
+            lh_drain_tally_add(round->drains, replica, LH_DRAIN_FAILING,
+                               retry->message == NULL ? "no reason given" : retry->message);
+        } else if (source != NULL) {
+            move(round, replica, source);
+        }
     }
 }
 
@@ -554,6 +643,7 @@ static void cache_assigner_plan(gconstpointer index, const LhPlanContext *contex
         .hosts = g_ptr_array_new(),
         .zones = g_ptr_array_new(),
         .warm = g_ptr_array_new(),
+        .drains = lh_drain_tally_new(),
         .evict_grace_ms = lh_fleet_settings(index, "cache-evictor")->evict_grace_ms,
     };
 
@@ -562,8 +652,12 @@ static void cache_assigner_plan(gconstpointer index, const LhPlanContext *contex
         plan_todo(&round, lh_tree_record(n));
     plan_due(&round);
     place_waiting(&round);
-    if (!plan->more) /* else not all that waits was looked at */
+    plan_moves(&round);
+    if (!plan->more) { /* else not all that waits was looked at */
         plan_capacity(&round);
+        lh_drain_say(round.fleet, round.drains, context->now_ms, plan);
+    }
+    lh_drain_tally_free(round.drains);
     lh_placement_free(round.placement);
     g_hash_table_unref(round.placed);
     g_hash_table_unref(round.scattered);

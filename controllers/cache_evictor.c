@@ -5,9 +5,13 @@
  * ten minutes; too much of what is assigned, and it stops until somebody confirms exactly that plan. What
  * it is about to order it first reserves in its Status, so that small steps do not slip under the limit
  * and a new leader knows of them too.
+ *
+ * It also ends the copies that a drain, done or undone, made one too many. Those are no losses, for each
+ * there is another live one, and the brake does not count them; of a restored etcd it stops them too.
  */
 #include "base/planted.h"
 #include "controllers/brake.h"
+#include "controllers/cache_drain.h"
 #include "controllers/cache_rules.h"
 #include "controllers/registry.h"
 
@@ -91,26 +95,36 @@ static LhBraking braking(const Round *round)
 
 /* ---- orders ---- */
 
-static void evict(Round *round, const LhFleetAssignment *target)
+static void put_order(Round *round, const LhFleetAssignment *target, const char *rule,
+                      const char *reason)
 {
-    const LhFleetReplica *replica = target->replica;
     LhAssignment order = *(const LhAssignment *)target->object;
 
     order.action = LH_ACTION_EVICT;
     order.since = round->context->now_ms;
     order.controller = "cache-evictor";
     order.epoch = round->context->epoch;
-    order.rule = replica->fate.rule;
-    order.reason = lh_cache_fate_text(&replica->fate);
+    order.rule = rule;
+    order.reason = reason;
     order.evict_grace_ms = round->settings->evict_grace_ms;
-    lh_plan_begin(round->plan);
     lh_plan_put(round->plan, LH_KIND_ASSIGNMENT, target->object->name, &order,
-                target->object->mod_rev, replica->fate.rule, "%s",
-                lh_cache_fate_text(&replica->fate));
+                target->object->mod_rev, rule, "%s", reason);
+}
+
+static void evict(Round *round, const LhFleetAssignment *target)
+{
+    const LhFleetReplica *replica = target->replica;
+
+    lh_plan_begin(round->plan);
+    put_order(round, target, replica->fate.rule, lh_cache_fate_text(&replica->fate));
     if (replica->object == NULL || ((const LhReplica *)replica->object)->restored)
         lh_plan_rely(round->plan, LH_KIND_REPLICA, replica->name,
                      replica->object == NULL ? 0 : replica->object->mod_rev);
     lh_cache_rely_on_fate(round->plan, round->fleet, replica);
+    if (replica->snapshot->service != NULL)
+        lh_plan_event(round->plan, LH_EVENT_NORMAL, "Evicting", LH_KIND_SERVICE,
+                      replica->snapshot->service->name, "replica %s, node %s: %s", replica->name,
+                      target->node->id, lh_cache_fate_text(&replica->fate));
     lh_plan_end(round->plan);
 }
 
@@ -122,6 +136,36 @@ static void evict_all(Round *round, const Targets *targets)
             return;
         }
         evict(round, g_ptr_array_index(targets, i));
+    }
+}
+
+/* Of what is wanted, and is live where it stays, the copies elsewhere. */
+static void plan_moved(Round *round)
+{
+    for (GTreeNode *n = g_tree_node_first(round->fleet->moving); n != NULL;
+         n = g_tree_node_next(n)) {
+        const LhFleetReplica *replica = lh_tree_record(n);
+        const LhFleetAssignment *stayer = lh_drain_stayer(replica);
+        if (stayer == NULL || replica->fate.type != LH_FATE_KEEP ||
+            replica->fate.due_ms <= round->context->now_ms)
+            continue;
+        for (guint i = 0; i < replica->assignments->len; i++) {
+            const LhFleetAssignment *target = g_ptr_array_index(replica->assignments, i);
+            gboolean drained = target->node->host->draining;
+            if (!lh_drain_ends(target, stayer))
+                continue;
+            if (lh_plan_groups(round->plan) >= round->context->max_groups) {
+                round->plan->more = TRUE;
+                return;
+            }
+            lh_plan_begin(round->plan);
+            put_order(round, target, drained ? LH_RULE_DRAINED : LH_RULE_DOUBLED,
+                      drained ? "its node is drained, and it is live elsewhere"
+                              : "it is live on another node that had it first");
+            lh_cache_rely_on_fate(round->plan, round->fleet, replica);
+            lh_drain_rely_on_stayer(round->plan, target, stayer);
+            lh_plan_end(round->plan);
+        }
     }
 }
 
@@ -140,7 +184,8 @@ static gint64 ordered_since(const Round *round, gint64 revision)
     for (GTreeNode *node = g_tree_node_last(round->fleet->evicting);
          node != NULL && ((const LhFleetAssignment *)lh_tree_record(node))->evicting_rev > revision;
          node = g_tree_node_previous(node))
-        n++;
+        n += !lh_drain_is_move(
+            (const LhAssignment *)((const LhFleetAssignment *)lh_tree_record(node))->object);
     return n;
 }
 
@@ -444,6 +489,7 @@ static void cache_evictor_plan(gconstpointer index, const LhPlanContext *context
         plan_braked(&round, due);
     else
         plan_free(&round, due);
+    plan_moved(&round);
 }
 
 static void cache_evictor_gauges(gconstpointer index, gint64 now_ms, LhGaugeFunc gauge,
@@ -463,7 +509,8 @@ const LhController lh_cache_evictor = {
     .index = &lh_fleet_index,
     .kinds = LH_KIND_BIT(LH_KIND_ACCEPTED) | LH_KIND_BIT(LH_KIND_SNAPSHOT) |
              LH_KIND_BIT(LH_KIND_REPLICA) | LH_KIND_BIT(LH_KIND_ASSIGNMENT) |
-             LH_KIND_BIT(LH_KIND_NODE) | LH_KIND_BIT(LH_KIND_BRAKE) | LH_KIND_BIT(LH_KIND_STATUS) |
+             LH_KIND_BIT(LH_KIND_NODE) | LH_KIND_BIT(LH_KIND_ITEM) | LH_KIND_BIT(LH_KIND_HEALTH) |
+             LH_KIND_BIT(LH_KIND_BRAKE) | LH_KIND_BIT(LH_KIND_STATUS) |
              LH_KIND_BIT(LH_KIND_SERVICE) | LH_KIND_BIT(LH_KIND_RESTOREPROGRESS),
     .plan = cache_evictor_plan,
     .gauges = cache_evictor_gauges,

@@ -17,16 +17,12 @@ typedef struct {
     const char *hold; /* why nothing there may be deleted; NULL: nothing known against it */
     gint64 newer; /* its marker knows of this later revision than etcd's: only a Confirmation helps;
                        -1: it does not. 0: it has no marker, and should */
-    gint64 braked;   /* … and the Brake of a restoration names this one; -1: none */
-    gboolean claim;  /* somebody has confirmed exactly that: the marker may be written over */
-    gint64 orphaned; /* objects of orphans there that may be decided */
-    gboolean ready;  /* all that deleting there needs is known, and good */
+    gint64 braked;        /* … and the Brake of a restoration names this one; -1: none */
+    gboolean claim;       /* somebody has confirmed exactly that: the marker may be written over */
+    gint64 orphaned;      /* objects of orphans there that may be decided */
+    LhFleetLately lately; /* objects of those that were, within the brake's window */
+    gboolean ready;       /* all that deleting there needs is known, and good */
 } LhCleanerRoot;
-
-/* Deletions that were decided lately outside a confirmed plan. */
-typedef struct {
-    gint64 n, gone; /* gone: … and the snapshot is gone too */
-} LhCleanerLately;
 
 typedef struct {
     guint going;           /* of what is due, how much no replica keeps */
@@ -37,18 +33,17 @@ typedef struct {
     const LhFleet *fleet;
     const LhPlanContext *context;
     const LhSettings *settings;
-    const LhBrake *brake;   /* the known one; NULL: none */
-    gboolean old;           /* it came back with a backup of etcd: it stands for nothing */
-    gboolean answered;      /* it is about a restoration, and confirmed */
-    gboolean restored;      /* etcd was, and nobody has confirmed it: nothing at all goes */
-    LhCleanerLately lately; /* of all services */
-    GHashTable *lately_of;  /* service -> LhCleanerLately */
-    GArray *roots;          /* LhCleanerRoot */
-    GPtrArray *due;         /* LhFleetSnapshot, by name */
-    GPtrArray *orphans;     /* LhOrphan that may be decided, by name */
-    gint64 next_due_ms;     /* of what is not due yet; 0: nothing */
+    const LhBrake *brake; /* the known one; NULL: none */
+    gboolean old;         /* it came back with a backup of etcd: it stands for nothing */
+    gboolean answered;    /* it is about a restoration, and confirmed */
+    gboolean restored;    /* etcd was, and nobody has confirmed it: nothing at all goes */
+    LhFleetLately lately; /* Deletions of all services, within the brake's window */
+    GArray *roots;        /* LhCleanerRoot */
+    GPtrArray *due;       /* LhFleetSnapshot, by name */
+    GPtrArray *orphans;   /* LhOrphan that may be decided, by name */
+    gint64 next_due_ms;   /* of what is not due yet; 0: nothing */
     /* Of the first root where those orphans are more than brakePercent of what was listed: their objects,
-     * and all of them. 0: of none. */
+     * and all of them, with what was decided lately. 0: of none. */
     gint64 orphaned, listed;
     LhCleanerMuch much;
     const char *etcd_hold; /* about etcd's clock */

@@ -82,6 +82,7 @@ static void follow(const LhCleaner *cleaner, const LhOrphan *orphan, LhPlan *pla
     if (orphan->objects == 0)
         return;
     if (erased != NULL && erased->error == NULL) {
+        object.erased = orphan->objects; /* the brake counts them for a while */
         object.objects = object.bytes = 0;
         put(cleaner, orphan->o.name, orphan, &object, "erased", "its objects are deleted", plan);
         lh_plan_event(plan, LH_EVENT_NORMAL, "OrphanDeleted", LH_KIND_ORPHAN, orphan->o.name,

@@ -56,31 +56,41 @@ static guint add_due(const LhCleaner *cleaner, const LhFleetService *service, co
     return going;
 }
 
-/* The whole that a share of the service is of. What is braked does not become less because others come. */
-static gint64 whole_of(const LhCleaner *cleaner, const LhFleetService *service)
+/* The whole that a share of the service is of, or @enough, if it is more and has to be counted. What is braked
+ * does not become less because others come. */
+static gint64 whole_of(const LhCleaner *cleaner, const LhFleetService *service, gint64 enough)
 {
     const LhBrake *brake = cleaner->brake;
     gint64 n = 0;
 
     if (brake == NULL || brake->cause != LH_BRAKE_MUCH || brake->confirmed_at >= 0)
         return service->snapshots->len;
-    for (guint i = 0; i < service->snapshots->len; i++) {
+    for (guint i = 0; i < service->snapshots->len && n < enough; i++) {
         const LhFleetSnapshot *snapshot = g_ptr_array_index(service->snapshots, i);
         n += snapshot->object != NULL && snapshot->object->create_rev <= brake->revision;
     }
     return n;
 }
 
+/* What was decided after this counts as decided now. */
+static gint64 lately_from(const LhCleaner *cleaner)
+{
+    return cleaner->context->now_ms - LH_BRAKE_WINDOW_MS;
+}
+
 static gboolean exceeds(const LhCleaner *cleaner, const LhFleetService *service, gint64 going)
 {
-    const LhCleanerLately *lately = g_hash_table_lookup(cleaner->lately_of, service->name);
-    gint64 n = going + (lately == NULL ? 0 : lately->n);
-    gint64 gone = lately == NULL ? 0 : lately->gone;
-    gint64 percent = cleaner->settings->brake_percent;
+    gint64 percent = cleaner->settings->brake_percent, n;
+    LhFleetLately lately;
 
-    /* The first is cheap, and mostly all. */
-    return going > 0 && lh_brake_exceeds(n, 0, percent) &&
-           lh_brake_exceeds(n, whole_of(cleaner, service) + gone, percent);
+    if (going == 0)
+        return FALSE;
+    lately = lh_fleet_lately(cleaner->fleet, service->name, lately_from(cleaner));
+    n = going + lately.n;
+    /* The first is cheap, and mostly all; of the whole no more is counted than decides. */
+    return lh_brake_exceeds(n, 0, percent) &&
+           lh_brake_exceeds(n, whole_of(cleaner, service, n * 100 / percent + 1) + lately.gone,
+                            percent);
 }
 
 GPtrArray *lh_cleaner_due(const LhCleaner *cleaner, gint64 at_ms, gint64 revision, gint64 *next_ms,
@@ -107,32 +117,6 @@ GPtrArray *lh_cleaner_due(const LhCleaner *cleaner, gint64 at_ms, gint64 revisio
     }
     g_ptr_array_sort(due, by_name);
     return due;
-}
-
-/* Newest first; what was decided under a confirmed plan was asked for. */
-static void read_lately(LhCleaner *cleaner)
-{
-    for (GTreeNode *n = g_tree_node_last(cleaner->fleet->decided); n != NULL;
-         n = g_tree_node_previous(n)) {
-        const LhDeletion *deletion = g_tree_node_key(n);
-        LhCleanerLately *of = NULL;
-        if (deletion->decided_at <= cleaner->context->now_ms - LH_BRAKE_WINDOW_MS)
-            break;
-        if (deletion->plan_hash != NULL)
-            continue;
-        if (deletion->service != NULL)
-            of = g_hash_table_lookup(cleaner->lately_of, deletion->service);
-        if (of == NULL && deletion->service != NULL) {
-            of = g_new0(LhCleanerLately, 1);
-            g_hash_table_insert(cleaner->lately_of, (gpointer)deletion->service, of);
-        }
-        cleaner->lately.n++;
-        cleaner->lately.gone += deletion->data_deleted_at >= 0;
-        if (of == NULL)
-            continue;
-        of->n++;
-        of->gone += deletion->data_deleted_at >= 0;
-    }
 }
 
 /* ---- roots and clocks ---- */
@@ -328,6 +312,22 @@ static gboolean ripe(const LhCleaner *cleaner, const LhOrphan *orphan)
            lh_cleaner_unclaimed(cleaner, orphan->uri);
 }
 
+/* Small steps do not slip under the brake; what was decided under a confirmed plan was asked for. */
+static void count_orphan(LhCleaner *cleaner, const LhOrphan *orphan)
+{
+    LhCleanerRoot *root = (LhCleanerRoot *)lh_cleaner_root(cleaner, orphan->uri);
+    g_autofree char *name = NULL;
+    gint64 objects = orphan->objects + orphan->erased;
+
+    if (root == NULL || orphan->plan_hash != NULL || orphan->decided_at <= lately_from(cleaner))
+        return;
+    name = g_strconcat(LH_CLEANER_ORPHAN, orphan->o.name, NULL);
+    root->lately.n += objects;
+    /* Those that the last listing did not find are not among what it counted. */
+    if (lh_fleet_observed(cleaner->fleet, LH_CLEANER, name) == NULL)
+        root->lately.gone += objects;
+}
+
 static void read_orphans(LhCleaner *cleaner)
 {
     for (GTreeNode *n = g_tree_node_first(cleaner->fleet->orphans); n != NULL;
@@ -337,6 +337,7 @@ static void read_orphans(LhCleaner *cleaner)
             continue;
         if (orphan->decided_at >= 0) {
             const LhObservation *erased = lh_cleaner_erased(cleaner, orphan);
+            count_orphan(cleaner, orphan);
             cleaner->work |= orphan->objects > 0 && (erased == NULL || erased->error != NULL);
         } else if (ripe(cleaner, orphan)) {
             g_ptr_array_add(cleaner->orphans, (gpointer)orphan);
@@ -350,11 +351,13 @@ static void read_excess(LhCleaner *cleaner)
 {
     for (guint i = 0; i < cleaner->roots->len; i++) {
         const LhCleanerRoot *root = &g_array_index(cleaner->roots, LhCleanerRoot, i);
-        if (root->orphaned == 0 || !lh_brake_exceeds(root->orphaned, root->list->objects,
-                                                     cleaner->settings->brake_percent))
+        gint64 objects = root->orphaned + root->lately.n;
+        gint64 all = root->orphaned == 0 ? 0 : root->list->objects + root->lately.gone;
+        if (root->orphaned == 0 ||
+            !lh_brake_exceeds(objects, all, cleaner->settings->brake_percent))
             continue;
-        cleaner->orphaned = root->orphaned;
-        cleaner->listed = root->list->objects;
+        cleaner->orphaned = objects;
+        cleaner->listed = all;
         return;
     }
 }
@@ -388,9 +391,8 @@ void lh_cleaner_read(LhCleaner *cleaner, gconstpointer index, const LhPlanContex
         .roots = g_array_new(FALSE, FALSE, sizeof(LhCleanerRoot)),
         .orphans = g_ptr_array_new(),
     };
-    cleaner->lately_of = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, g_free);
     read_brake(cleaner, brake);
-    read_lately(cleaner);
+    cleaner->lately = lh_fleet_lately(fleet, NULL, lately_from(cleaner));
     for (guint i = 0; fleet->roots != NULL && fleet->roots[i] != NULL; i++)
         read_root(cleaner, fleet->roots[i]);
     read_etcd(cleaner);
@@ -406,7 +408,6 @@ void lh_cleaner_read(LhCleaner *cleaner, gconstpointer index, const LhPlanContex
 
 void lh_cleaner_clear(LhCleaner *cleaner)
 {
-    g_hash_table_unref(cleaner->lately_of);
     g_array_unref(cleaner->roots);
     g_ptr_array_unref(cleaner->due);
     g_ptr_array_unref(cleaner->orphans);

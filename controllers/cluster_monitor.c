@@ -282,6 +282,18 @@ static void plan_tombstones(Round *round)
 
 /* ---- services ---- */
 
+/* More of them than were said to be. */
+static void tell_live(Round *round, const LhFleetService *service)
+{
+    const LhStatus *said = service->counted != NULL && lh_object_known(service->counted)
+                               ? (const LhStatus *)service->counted
+                               : NULL;
+
+    if (service->desired != NULL && service->live > (said == NULL ? 0 : said->replicas_live))
+        lh_plan_event(round->plan, LH_EVENT_NORMAL, "Live", LH_KIND_SERVICE, service->name,
+                      "%u of %u replicas are live", service->live, service->replicas);
+}
+
 static void put_counts(Round *round, const LhFleetService *service)
 {
     g_autofree char *name = g_strconcat("services/", service->name, "/" NAME, NULL);
@@ -304,6 +316,7 @@ static void put_counts(Round *round, const LhFleetService *service)
                     service->replicas, service->live);
     }
     lh_plan_throttle(round->plan);
+    tell_live(round, service);
     lh_plan_end(round->plan);
 }
 

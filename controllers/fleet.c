@@ -90,7 +90,7 @@ const LhNode *lh_fleet_host_takes(const LhFleetHost *host, const char **why)
     else if (host->policy != NULL && policy == NULL)
         reason = "its policy does not parse";
     else if (policy != NULL && (policy->cordon || policy->drain))
-        reason = "it is cordoned";
+        reason = policy->drain ? "it is being drained" : "it is cordoned";
     else if (host->unsized > 0)
         reason = "an assignment on it does not parse, and so its room is not known";
     object = node == NULL ? NULL : (const LhNode *)node->object;
@@ -278,6 +278,7 @@ static void fold_policy(LhFleet *fleet, const char *name, const LhObject *accept
     host = lh_fleet_host(fleet, host_name);
     lh_fleet_hold(&host->policy, accepted);
     lh_places_touch(fleet->places, host);
+    lh_fleet_touch_host(fleet, host);
     lh_fleet_drop_host(fleet, host);
 }
 
@@ -578,6 +579,20 @@ static void fold_monitored(LhFleet *fleet, LhKind kind, const char *subject, con
     }
 }
 
+/* What cache-assigner said of the policy of "<pool>/<node name>". */
+static void fold_drained(LhFleet *fleet, const char *policy, const LhObject *after)
+{
+    const char *host_name = in_cache(policy);
+    LhFleetHost *host;
+
+    if (host_name == NULL || *host_name == '\0')
+        return;
+    host = lh_fleet_host(fleet, host_name);
+    lh_fleet_hold(&host->drain_said, after);
+    lh_fleet_touch_host(fleet, host);
+    lh_fleet_drop_host(fleet, host);
+}
+
 /* Who has written a Status must see it, so as not to write it again. */
 static gboolean fold_status(LhFleet *fleet, const LhObject *before, const LhObject *after)
 {
@@ -595,6 +610,8 @@ static gboolean fold_status(LhFleet *fleet, const LhObject *before, const LhObje
         return FALSE;
     if (strcmp(last + 1, "cluster-monitor") == 0)
         fold_monitored(fleet, kind, subject_key, rest, after);
+    else if (kind == LH_KIND_NODEPOLICY && strcmp(last + 1, "cache-assigner") == 0)
+        fold_drained(fleet, rest, after);
     if (kind == LH_KIND_SNAPSHOT) {
         LhFleetSnapshot *snapshot = lh_fleet_snapshot(fleet, rest);
         lh_fleet_touch_snapshot(fleet, snapshot);
@@ -704,8 +721,8 @@ static void free_records(LhFleet *fleet)
               g_free(r->key));
     FREE_EACH(nodes, LhFleetNode, lh_object_unref(r->object); lh_object_unref(r->health);
               g_ptr_array_unref(r->assignments); g_free(r->id));
-    FREE_EACH(hosts, LhFleetHost, lh_object_unref(r->policy); g_ptr_array_unref(r->nodes);
-              g_free(r->name));
+    FREE_EACH(hosts, LhFleetHost, lh_object_unref(r->policy); lh_object_unref(r->drain_said);
+              g_ptr_array_unref(r->nodes); g_free(r->name));
     FREE_EACH(subjects, LhFleetSubject, lh_object_unref(r->desired); lh_object_unref(r->accepted);
               g_free(r->key));
     FREE_EACH(health, LhFleetPresence, lh_object_unref(r->node); lh_object_unref(r->health);

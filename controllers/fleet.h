@@ -124,6 +124,7 @@ enum {
     LH_IN_DUE_ASSIGNED = 1 << 1,
     LH_IN_DUE_FREE = 1 << 2,
     LH_IN_TODO = 1 << 3,
+    LH_IN_MOVING = 1 << 4,
 };
 
 /* What it should not be for long, for cluster-monitor. */
@@ -167,6 +168,9 @@ struct LhFleetHost {
     GPtrArray *nodes;       /* LhFleetNode */
     gint64 used_bytes, used_items, restored_bytes, restored_items;
     gint64 unsized; /* assignments of unknown size: while there are any, its room is not known */
+    const LhObject *drain_said; /* cache-assigner's Status of its policy; NULL: none */
+    gboolean draining;          /* its policy, which parses, says drain */
+    gboolean in_drains;         /* in LhFleet.drains */
 };
 
 /* A desired object (or a recovery task) and what admission made of it. */
@@ -197,9 +201,10 @@ typedef struct {
     GHashTable *deletions;     /* snapshot -> Deletion (reference) */
     GHashTable *restores;      /* name -> LhFleetRestore */
     GTree *decided;            /* Deletion by decidedAt and name: the known ones */
-    GTree *undeleted;          /* Deletion by name: known, and its data is not deleted yet */
-    GTree *orphans;            /* Orphan by name (reference): unknown ones too */
-    GTree *observed;           /* Observation by name (reference) */
+    GTree *lately;    /* counts of those that no confirmed plan asked for: see lh_fleet_lately */
+    GTree *undeleted; /* Deletion by name: known, and its data is not deleted yet */
+    GTree *orphans;   /* Orphan by name (reference): unknown ones too */
+    GTree *observed;  /* Observation by name (reference) */
     const char *const *roots; /* of snapshot-cleaner's object store, as observed; NULL: not known */
     GHashTable *unknown; /* Snapshot that does not parse -> its uri, "" where none can be read */
     guint unreadable;    /* … how many have "" */
@@ -222,6 +227,9 @@ typedef struct {
     GTree *due_assigned; /* LhFleetReplica by due time: a load that ends then */
     GTree *due_free;     /* LhFleetReplica by due time: unassigned, its object goes then */
     GTree *todo;         /* LhFleetReplica by name: answers, lost nodes, retries to look at */
+    GTree *moving;       /* LhFleetReplica, freshest first: a load of it is on a host that is drained,
+                          * or it has several; those on lost nodes do not count */
+    GTree *drains;       /* LhFleetHost by name: drained, or its Status says so */
     GTree *admit_todo;   /* LhFleetSubject by key */
     GTree *health_todo;  /* LhFleetPresence by key */
     GTree *restore_todo; /* LhFleetRestore by name: to plan, or its progress is to be written */
@@ -287,6 +295,10 @@ const LhAssignment *lh_fleet_load(const LhFleetAssignment *assignment);
 
 /* The counted answer that the replica is live, or NULL. */
 const LhItem *lh_fleet_replica_live(const LhFleetReplica *replica);
+/* It is live where it may stay. */
+gboolean lh_fleet_replica_settled(const LhFleetReplica *replica);
+/* Nothing but its fate and the room is in the way of loading it somewhere. */
+gboolean lh_fleet_replica_placeable(const LhFleet *fleet, const LhFleetReplica *replica);
 
 /* Calls @func for each final snapshot of @service that overlaps [@start, @end], both included, in no order
  * that means anything. Looks at those, and at a few that begin soon after. */
@@ -355,6 +367,13 @@ LhClaim lh_fleet_claim(const LhFleet *fleet, const char *directory);
 void lh_fleet_uri_holders(const LhFleet *fleet, const char *directory,
                           void (*func)(const LhFleetSnapshot *snapshot, gpointer data),
                           gpointer data);
+
+/* Deletions outside a confirmed plan that were decided after @from_ms, or a few seconds before. */
+typedef struct {
+    gint64 n, gone; /* gone: … and the snapshot is gone too */
+} LhFleetLately;
+/* Of @service; NULL: of all. Looks at a count for each few seconds since. */
+LhFleetLately lh_fleet_lately(const LhFleet *fleet, const char *service, gint64 from_ms);
 
 /* A sorted walk: for (n = g_tree_node_first(t); n; n = g_tree_node_next(n)) lh_tree_record(n). */
 #define lh_tree_record(node) g_tree_node_key(node)

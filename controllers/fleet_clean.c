@@ -48,6 +48,79 @@ static gint by_snapshot(gconstpointer a, gconstpointer b, gpointer data)
     return strcmp(((const LhFleetSnapshot *)a)->name, ((const LhFleetSnapshot *)b)->name);
 }
 
+/* ---- what was decided lately ---- */
+
+#define SLICE_MS 5000 /* what was decided within it is counted together */
+
+typedef struct {
+    char *service; /* "": all */
+    gint64 slice;
+    LhFleetLately counts;
+} Slice;
+
+static gint by_slice(gconstpointer a, gconstpointer b, gpointer data)
+{
+    const Slice *left = a, *right = b;
+    int order = strcmp(left->service, right->service);
+
+    (void)data;
+    return order != 0 ? order : (left->slice > right->slice) - (left->slice < right->slice);
+}
+
+static void slice_free(gpointer data)
+{
+    Slice *slice = data;
+
+    g_free(slice->service);
+    g_free(slice);
+}
+
+static void count_in(LhFleet *fleet, const char *service, const LhDeletion *deletion, int delta)
+{
+    const Slice key = {.service = (char *)service, .slice = deletion->decided_at / SLICE_MS};
+    Slice *slice = g_tree_lookup(fleet->lately, &key);
+
+    if (slice == NULL) {
+        slice = g_new0(Slice, 1);
+        slice->service = g_strdup(service);
+        slice->slice = key.slice;
+        g_tree_insert(fleet->lately, slice, slice);
+    }
+    slice->counts.n += delta;
+    slice->counts.gone += deletion->data_deleted_at >= 0 ? delta : 0;
+    if (slice->counts.n == 0)
+        g_tree_remove(fleet->lately, slice);
+}
+
+/* What was decided under a confirmed plan was asked for. */
+static void count_lately(LhFleet *fleet, const LhObject *object, int delta)
+{
+    const LhDeletion *deletion = (const LhDeletion *)object;
+
+    if (object == NULL || !lh_object_known(object) || deletion->plan_hash != NULL)
+        return;
+    count_in(fleet, "", deletion, delta);
+    if (deletion->service != NULL && *deletion->service != '\0')
+        count_in(fleet, deletion->service, deletion, delta);
+}
+
+LhFleetLately lh_fleet_lately(const LhFleet *fleet, const char *service, gint64 from_ms)
+{
+    const Slice key = {.service = (char *)(service == NULL ? "" : service),
+                       .slice = (from_ms + 1) / SLICE_MS};
+    LhFleetLately sum = {0, 0};
+
+    for (GTreeNode *n = g_tree_lower_bound(fleet->lately, &key); n != NULL;
+         n = g_tree_node_next(n)) {
+        const Slice *slice = g_tree_node_key(n);
+        if (strcmp(slice->service, key.service) != 0)
+            break;
+        sum.n += slice->counts.n;
+        sum.gone += slice->counts.gone;
+    }
+    return sum;
+}
+
 static void object_unref(gpointer object)
 {
     lh_object_unref(object);
@@ -56,6 +129,7 @@ static void object_unref(gpointer object)
 void lh_fleet_clean_init(LhFleet *fleet)
 {
     fleet->decided = g_tree_new_full(by_decision, NULL, NULL, NULL);
+    fleet->lately = g_tree_new_full(by_slice, NULL, NULL, slice_free);
     fleet->undeleted = g_tree_new_full(by_object_name, NULL, NULL, NULL);
     fleet->orphans = g_tree_new_full(by_object_name, NULL, object_unref, NULL);
     fleet->observed = g_tree_new_full(by_object_name, NULL, object_unref, NULL);
@@ -67,6 +141,7 @@ void lh_fleet_clean_init(LhFleet *fleet)
 void lh_fleet_clean_clear(LhFleet *fleet)
 {
     g_tree_unref(fleet->decided);
+    g_tree_unref(fleet->lately);
     g_tree_unref(fleet->undeleted);
     g_tree_unref(fleet->orphans);
     g_tree_unref(fleet->observed);
@@ -376,6 +451,8 @@ static void touch_described(LhFleet *fleet)
 
 void lh_fleet_clean_deletion(LhFleet *fleet, const LhObject *before, const LhObject *after)
 {
+    count_lately(fleet, before, -1);
+    count_lately(fleet, after, 1);
     if (before != NULL && lh_object_known(before)) {
         g_tree_remove(fleet->decided, before);
         g_tree_remove(fleet->undeleted, before);

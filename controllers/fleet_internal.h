@@ -41,6 +41,7 @@ void lh_fleet_touch_snapshot(LhFleet *fleet, LhFleetSnapshot *snapshot);
 void lh_fleet_touch_replica(LhFleet *fleet, LhFleetReplica *replica);
 void lh_fleet_touch_assignment(LhFleet *fleet, LhFleetAssignment *assignment); /* and its replica */
 void lh_fleet_touch_node(LhFleet *fleet, LhFleetNode *node);
+void lh_fleet_touch_host(LhFleet *fleet, LhFleetHost *host); /* its policy, or what is said of it */
 void lh_fleet_touch_counts(LhFleet *fleet, LhFleetService *service);
 void lh_fleet_touch_subject(LhFleet *fleet, LhFleetSubject *subject);
 void lh_fleet_touch_presence(LhFleet *fleet, LhFleetPresence *presence);

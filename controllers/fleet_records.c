@@ -227,7 +227,7 @@ LhFleetHost *lh_fleet_host(LhFleet *fleet, const char *name)
 
 void lh_fleet_drop_host(LhFleet *fleet, LhFleetHost *host)
 {
-    if (host->policy != NULL || host->nodes->len != 0)
+    if (host->policy != NULL || host->drain_said != NULL || host->nodes->len != 0)
         return;
     lh_places_forget(fleet->places, host);
     g_hash_table_remove(fleet->hosts, host->name);

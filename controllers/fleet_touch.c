@@ -82,6 +82,12 @@ static gint by_service_name(gconstpointer a, gconstpointer b, gpointer data)
     return strcmp(((const LhFleetService *)a)->name, ((const LhFleetService *)b)->name);
 }
 
+static gint by_host_name(gconstpointer a, gconstpointer b, gpointer data)
+{
+    (void)data;
+    return strcmp(((const LhFleetHost *)a)->name, ((const LhFleetHost *)b)->name);
+}
+
 static gint by_text(gconstpointer a, gconstpointer b, gpointer data)
 {
     (void)data;
@@ -98,6 +104,8 @@ void lh_fleet_trees_init(LhFleet *fleet)
     fleet->due_assigned = g_tree_new_full(by_due, NULL, NULL, NULL);
     fleet->due_free = g_tree_new_full(by_due, NULL, NULL, NULL);
     fleet->todo = g_tree_new_full(by_replica_name, NULL, NULL, NULL);
+    fleet->moving = g_tree_new_full(by_freshness, NULL, NULL, NULL);
+    fleet->drains = g_tree_new_full(by_host_name, NULL, NULL, NULL);
     fleet->admit_todo = g_tree_new_full(by_subject, NULL, NULL, NULL);
     fleet->health_todo = g_tree_new_full(by_presence, NULL, NULL, NULL);
     fleet->evicting = g_tree_new_full(by_order, NULL, NULL, NULL);
@@ -117,6 +125,8 @@ void lh_fleet_trees_clear(LhFleet *fleet)
     g_tree_unref(fleet->due_assigned);
     g_tree_unref(fleet->due_free);
     g_tree_unref(fleet->todo);
+    g_tree_unref(fleet->moving);
+    g_tree_unref(fleet->drains);
     g_tree_unref(fleet->admit_todo);
     g_tree_unref(fleet->health_todo);
     g_tree_unref(fleet->evicting);
@@ -199,8 +209,7 @@ static LhFate fate_of(const LhFleetReplica *record)
     return fate_in_service(replica, (const LhSnapshot *)snapshot->object, spec);
 }
 
-/* Whether the sets of unassigned replicas concern it, whatever the time. */
-static gboolean may_be_placed(const LhFleet *fleet, const LhFleetReplica *replica)
+gboolean lh_fleet_replica_placeable(const LhFleet *fleet, const LhFleetReplica *replica)
 {
     g_autofree char *invalid = NULL;
 
@@ -234,6 +243,22 @@ static gboolean has_load(const LhFleetReplica *replica)
     return FALSE;
 }
 
+/* A load that should not be where it is, or of which there should be one less. */
+static gboolean is_moving(const LhFleetReplica *replica)
+{
+    guint loads = 0;
+
+    for (guint i = 0; replica->assignments != NULL && i < replica->assignments->len; i++) {
+        const LhFleetAssignment *assignment = g_ptr_array_index(replica->assignments, i);
+        if (lh_fleet_load(assignment) == NULL || lh_fleet_node_gone(assignment->node))
+            continue;
+        if (assignment->node->host->draining)
+            return TRUE;
+        loads++;
+    }
+    return loads > 1;
+}
+
 static gboolean assignment_todo(const LhFleetAssignment *assignment)
 {
     int answer = lh_fleet_answer(assignment);
@@ -252,6 +277,17 @@ const LhItem *lh_fleet_replica_live(const LhFleetReplica *replica)
             return (const LhItem *)assignment->item;
     }
     return NULL;
+}
+
+gboolean lh_fleet_replica_settled(const LhFleetReplica *replica)
+{
+    for (guint i = 0; replica->assignments != NULL && i < replica->assignments->len; i++) {
+        const LhFleetAssignment *assignment = g_ptr_array_index(replica->assignments, i);
+        if (lh_fleet_load(assignment) != NULL && !assignment->node->host->draining &&
+            lh_fleet_answer(assignment) == LH_ITEM_LIVE)
+            return TRUE;
+    }
+    return FALSE;
 }
 
 static gboolean parked_differs(const LhFleet *fleet, const LhFleetReplica *replica)
@@ -273,7 +309,7 @@ static gboolean replica_todo(const LhFleet *fleet, const LhFleetReplica *replica
         if (assignment_todo(g_ptr_array_index(replica->assignments, i)))
             return TRUE;
     if (replica->retry != NULL && lh_object_known(replica->retry) &&
-        (lh_fleet_replica_live(replica) != NULL || (replica->object == NULL && !assigned(replica))))
+        (lh_fleet_replica_settled(replica) || (replica->object == NULL && !assigned(replica))))
         return TRUE;
     return parked_differs(fleet, replica);
 }
@@ -290,8 +326,10 @@ static const char *orphan_service(const LhFleetReplica *replica)
 /* Takes it out of the sets that are sorted by what changes; most touches change neither. */
 static void set_order(LhFleet *fleet, LhFleetReplica *replica, gint64 sort_time, LhFate fate)
 {
-    if (replica->sort_time != sort_time)
+    if (replica->sort_time != sort_time) {
         set_bit(fleet->waiting, replica, LH_IN_WAITING, FALSE);
+        set_bit(fleet->moving, replica, LH_IN_MOVING, FALSE);
+    }
     if (replica->fate.due_ms != fate.due_ms) {
         set_bit(fleet->due_assigned, replica, LH_IN_DUE_ASSIGNED, FALSE);
         set_bit(fleet->due_free, replica, LH_IN_DUE_FREE, FALSE);
@@ -364,9 +402,10 @@ void lh_fleet_touch_replica(LhFleet *fleet, LhFleetReplica *replica)
     free = !assigned(replica);
     ends = (replica->fate.type == LH_FATE_KEEP && replica->fate.due_ms != G_MAXINT64) ||
            replica->fate.type == LH_FATE_GO;
-    set_bit(fleet->waiting, replica, LH_IN_WAITING, free && may_be_placed(fleet, replica));
+    set_bit(fleet->waiting, replica, LH_IN_WAITING, free && lh_fleet_replica_placeable(fleet, replica));
     set_bit(fleet->due_free, replica, LH_IN_DUE_FREE, free && ends && object != NULL);
     set_bit(fleet->due_assigned, replica, LH_IN_DUE_ASSIGNED, ends && has_load(replica));
+    set_bit(fleet->moving, replica, LH_IN_MOVING, is_moving(replica));
     set_bit(fleet->todo, replica, LH_IN_TODO, replica_todo(fleet, replica));
     lh_fleet_touch_restored(fleet, replica);
 }
@@ -593,6 +632,20 @@ void lh_fleet_touch_node(LhFleet *fleet, LhFleetNode *node)
     lh_places_touch(fleet->places, node->host);
     for (guint i = 0; i < node->assignments->len; i++)
         lh_fleet_touch_assignment(fleet, g_ptr_array_index(node->assignments, i));
+}
+
+void lh_fleet_touch_host(LhFleet *fleet, LhFleetHost *host)
+{
+    const LhNodePolicy *policy = lh_accepted_spec(host->policy, LH_KIND_NODEPOLICY);
+    gboolean draining = policy != NULL && policy->drain;
+
+    if (draining != host->draining) {
+        host->draining = draining;
+        for (guint i = 0; i < host->nodes->len; i++)
+            lh_fleet_touch_node(fleet, g_ptr_array_index(host->nodes, i));
+    }
+    host->in_drains = set_member(fleet->drains, host, host->in_drains,
+                                 draining || host->drain_said != NULL);
 }
 
 /* ---- admission and health ---- */

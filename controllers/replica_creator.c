@@ -36,6 +36,8 @@ static void create(const Want *want, const char *name, const char *set, gint64 o
     lh_plan_rely(plan, LH_KIND_SNAPSHOT, want->snapshot->name, want->object->o.mod_rev);
     lh_plan_rely(plan, LH_KIND_DELETION, want->snapshot->name, 0);
     lh_plan_rely(plan, LH_KIND_ACCEPTED, want->accepted->name, want->accepted->mod_rev);
+    lh_plan_event(plan, LH_EVENT_NORMAL, "ReplicaCreated", LH_KIND_SERVICE, want->object->service,
+                  "replica %s", name);
     lh_plan_end(plan);
 }
 

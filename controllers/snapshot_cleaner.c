@@ -51,6 +51,10 @@ static void retire(Round *round, const LhDeletion *deletion, const LhObservation
     else
         lh_plan_rely(round->plan, LH_KIND_SNAPSHOT, deletion->o.name,
                      object == NULL ? 0 : object->mod_rev);
+    if (deletion->service != NULL)
+        lh_plan_event(round->plan, LH_EVENT_NORMAL, "DataDeleted", LH_KIND_SERVICE,
+                      deletion->service, "snapshot %s: %" G_GINT64_FORMAT " objects at %s",
+                      deletion->o.name, seen->objects, deletion->uri);
     lh_plan_event(round->plan, LH_EVENT_NORMAL, "SnapshotDeleted", LH_KIND_SNAPSHOT,
                   deletion->o.name, "%s is deleted", deletion->uri);
     lh_plan_end(round->plan);
@@ -167,6 +171,8 @@ static void decide(Round *round, const LhFleetSnapshot *snapshot, const char *ur
     lh_plan_rely(round->plan, LH_KIND_SERVICE, service->name, service->desired->mod_rev);
     lh_plan_rely(round->plan, LH_KIND_ACCEPTED, service->accepted->name,
                  service->accepted->mod_rev);
+    lh_plan_event(round->plan, LH_EVENT_NORMAL, "DeletionDecided", LH_KIND_SERVICE, service->name,
+                  "snapshot %s: past its end, the retention and the buffer", snapshot->name);
     lh_plan_end(round->plan);
 }
 

@@ -17,6 +17,7 @@
 #define MAX_PENDING    200              /* different ones a second and controller */
 #define MAX_TXN        60
 #define MAX_SEEN       5000
+#define FOR_WARNINGS   4 /* one in so many places is kept for them */
 
 /* One event as it is told: the same reason and object within ten minutes only count. */
 typedef struct {
@@ -38,6 +39,7 @@ struct LhEventRecorder {
     LhTimer *flush;
     GPtrArray *flights; /* Flight */
     guint64 dropped;
+    gint64 swept_ms; /* when the old ones were looked for */
 };
 
 /* A transaction in flight. */
@@ -105,6 +107,12 @@ static gboolean is_old(gpointer key, gpointer value, gpointer data)
     return !told->pending && told->mono_ms + AGGREGATE_MS < *now;
 }
 
+/* However much goes well, a warning is told. */
+static gboolean has_room(guint used, guint places, int type)
+{
+    return used < (type == LH_EVENT_WARNING ? places : places - places / FOR_WARNINGS);
+}
+
 void lh_recorder_add(LhEventRecorder *recorder, Runner *runner, const LhPlanEvent *event)
 {
     LhRuntime *runtime = recorder->runtime;
@@ -118,9 +126,13 @@ void lh_recorder_add(LhEventRecorder *recorder, Runner *runner, const LhPlanEven
         told = NULL;
     }
     if (told == NULL) {
-        if (g_hash_table_size(recorder->seen) >= MAX_SEEN)
+        if (!has_room(g_hash_table_size(recorder->seen), MAX_SEEN, event->type) &&
+            now >= recorder->swept_ms + FLUSH_MS) {
+            recorder->swept_ms = now;
             g_hash_table_foreach_remove(recorder->seen, is_old, &now);
-        if (g_hash_table_size(recorder->seen) >= MAX_SEEN || runner->events->len >= MAX_PENDING) {
+        }
+        if (!has_room(g_hash_table_size(recorder->seen), MAX_SEEN, event->type) ||
+            !has_room(runner->events->len, MAX_PENDING, event->type)) {
             recorder->dropped++;
             schedule_flush(recorder);
             return;

@@ -180,6 +180,43 @@ static gboolean has_answered(World *world, gpointer bucket)
     return ((Bucket *)bucket)->answers > 0;
 }
 
+static gboolean is_told(World *world, gpointer data)
+{
+    const char *const *words = data;
+    const guint *wanted = (const guint *)words[2];
+    const LhEvent *event = world_event(world, words[0], words[1]);
+    return event != NULL && event->count == *wanted;
+}
+
+/* Who watches the events of service x and of its snapshots reads all that befell them, in its order: an event's
+ * name begins with the time of when it was first told. @n: of how many snapshots. */
+static void check_told(World *world, guint n)
+{
+    static const char *const story[] = {"ReplicaCreated", "Assigned", "Live",
+                                        "Evicting",       "Evicted",  "DeletionDecided",
+                                        "DataDeleted"};
+    g_autofree char *before = NULL;
+    guint one = 1;
+    for (gsize i = 0; i < G_N_ELEMENTS(story); i++) {
+        const char *words[] = {story[i], "services/x", (const char *)&n};
+        if (strcmp(story[i], "Live") == 0)
+            world_wait_event(world, "Live", "services/x"); /* together or one by one */
+        else
+            world_wait(world, is_told, words, "%u times %s", n, story[i]);
+        const LhEvent *event = world_event(world, story[i], "services/x");
+        if (before != NULL && strncmp(event->o.name, before, 12) < 0)
+            fail_msg("%s was told before what comes before it", story[i]);
+        assert_int_equal(event->type, LH_EVENT_NORMAL);
+        g_free(before);
+        before = g_strndup(event->o.name, 12);
+    }
+    for (guint i = 0; i < n; i++) {
+        g_autofree char *object = g_strdup_printf("snapshots/s3-%u", i);
+        const char *words[] = {"SnapshotDeleted", object, (const char *)&one};
+        world_wait(world, is_told, words, "SnapshotDeleted of %s", object);
+    }
+}
+
 /* What is in the bucket below root/, as "a b ". g_free. */
 static char *in_bucket(World *world, const char *access, const char *secret)
 {
@@ -243,6 +280,7 @@ static void from_publish_to_an_empty_bucket(void **state)
     world_wait(world, snapshots_are, &none, "all data is deleted, all snapshots are retired");
     assert_int_equal(check_order(world), 4);
     assert_int_equal(done(world), 4);
+    check_told(world, 4);
     g_autofree char *left = in_bucket(world, access, secret);
     assert_string_equal(left, ".leasehold ");
     s3_check_secret(world, manager, s3_process_secret_key(swift));

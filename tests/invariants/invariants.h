@@ -34,7 +34,8 @@
     X(RESTORE, restores, "restore")      \
     X(CLEANER, cleaner, "cleaner")       \
     X(MONITOR, monitor, "monitor")       \
-    X(PARTITIONS, partitions, "partitions")
+    X(PARTITIONS, partitions, "partitions") \
+    X(DRAIN, drain, "drain")
 
 typedef enum {
 #define X(id, variable, name) INV_##id,
@@ -109,6 +110,7 @@ typedef struct {
     X(evictions, "evictions ordered")                    \
     X(evicted, "assignments ended by an answer")         \
     X(taken_back, "loads taken back")                    \
+    X(moved_away, "copies ended by a drain")             \
     X(lost, "assignments ended by a lost node")          \
     X(restored, "restored replicas created")             \
     X(restore_expiries, "expiries of restored ones set") \
@@ -230,6 +232,9 @@ const LhRestoreProgress *inv_progress(const Inv *inv, const char *restore);
 const LhAccepted *inv_restore(const Inv *inv, const char *restore);
 /* Whether the Restore asks for @snapshot, as far as service, time and names say. */
 gboolean inv_restore_asks(const LhAccepted *restore, const LhSnapshot *snapshot);
+
+/* It orders away one of several copies of a cache replica, for a drain that is done or undone. */
+gboolean inv_is_move(const InvChange *change);
 
 /* ---- for groups ---- */
 

@@ -1,5 +1,5 @@
 /*
- * Where items are: never on two nodes at once; taken from a node only when it answered or is gone,
+ * Where items are: taken from a node only when it answered or is gone,
  * and not before failureGrace; not again right after a failure; two replicas of a snapshot never on one node name; nothing placed
  * beyond a node's bytes and items, nor regular ones in the reserve or restored ones outside it, on a cordoned node, or for something that does not exist.
  */
@@ -29,18 +29,14 @@ static const LhNode *newest_node(const Inv *inv, const char *host)
     return newest;
 }
 
-/* ---- one place for an item, one item of a snapshot for a node name ---- */
+/* ---- one item of a snapshot for a node name ---- */
 
 static void check_alone(Inv *inv, const char *name)
 {
     g_auto(InvPlace) place = {0};
     if (!inv_place(name, &place))
         return;
-    const GPtrArray *names = inv_assignments_of(inv, place.item);
     g_autofree char *snapshot = inv_snapshot_of(place.item);
-    if (names != NULL && names->len > 1)
-        inv_fail(inv, INV_PLACEMENT, "%s is assigned twice: %s and %s", place.item,
-                 (char *)names->pdata[0], (char *)names->pdata[1]);
     if (snapshot != NULL && inv_pair(inv, place.host, snapshot) > 1)
         inv_fail(inv, INV_PLACEMENT, "two replicas of %s are on %s, one as %s", snapshot,
                  place.host, name);

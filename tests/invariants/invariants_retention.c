@@ -72,9 +72,11 @@ static void check_evict(Inv *inv, const InvCommit *commit, const InvChange *chan
     const char *why = "";
     inv->counters.evictions++;
     inv_did(inv, INV_RETENTION);
+    check_fate_relied(inv, commit, change, item);
+    if (inv_is_move(change))
+        return; /* another copy stays: invariants_drain.c */
     if (item == NULL || !may_go(inv, item, &why))
         inv_fail(inv, INV_RETENTION, "%s is ordered away, but %s", change->key, why);
-    check_fate_relied(inv, commit, change, item);
     check_brake(inv, change);
 }
 

@@ -104,7 +104,7 @@ static void note_cordon(Inv *inv, const InvChange *change)
     if (!g_str_has_prefix(change->name, prefix))
         return;
     const char *host = change->name + strlen(prefix);
-    if (policy == NULL || !policy->cordon)
+    if (policy == NULL || !(policy->cordon || policy->drain))
         g_hash_table_remove(inv->cordoned_ms, host);
     else if (!g_hash_table_contains(inv->cordoned_ms, host))
         g_hash_table_replace(inv->cordoned_ms, g_strdup(host), boxed(inv->now_ms));

@@ -151,6 +151,15 @@ InvWant inv_want(const Inv *inv, const char *name, const LhObject *object, gint6
     return want_of_spec(replica, (const LhSnapshot *)snapshot, spec, now_ms, why);
 }
 
+gboolean inv_is_move(const InvChange *change)
+{
+    const LhAssignment *after = (const LhAssignment *)change->after;
+    return change->kind == LH_KIND_ASSIGNMENT && after != NULL && lh_object_known(&after->o) &&
+           inv_is_cache(change->name) && after->action == LH_ACTION_EVICT &&
+           g_strcmp0(after->controller, "cache-evictor") == 0 &&
+           (g_strcmp0(after->rule, "drained") == 0 || g_strcmp0(after->rule, "doubled") == 0);
+}
+
 /* Whether a Deletion of another snapshot holds what @uri equals, contains or lies in, or a decided Orphan what it
  * equals or contains. */
 static gboolean is_held(const Inv *inv, const char *uri, const LhSnapshot *snapshot)

@@ -137,6 +137,9 @@ typedef struct {
     X(published, "snapshots published", 1600)                    \
     X(retired, "snapshots retired", 130)                         \
     X(cordons, "cordons", 88)                                    \
+    X(drains, "drains", 150)                                     \
+    X(moved_away, "copies ended by a drain", 50)                 \
+    X(settled_drained, "nodes drained in the end", 5)            \
     X(confirmations, "brakes confirmed", 130)                    \
     X(restored_brakes, "brakes for a restored etcd", 1)          \
     X(newer_markers, "markers newer than etcd", 0)               \

@@ -1,6 +1,6 @@
 /*
  * People and the data plane: services and their edits, good and bad; snapshots published, finished,
- * retired; junk under every prefix and its mending; cordons; operators who confirm brakes and unpark.
+ * retired; junk under every prefix and its mending; cordons and drains; operators who confirm brakes and unpark.
  * They write straight into the fake's store, as etcdctl would, and never see a controller's code.
  */
 #include "base/units.h"
@@ -538,11 +538,40 @@ void sim_people_restored(Sim *sim)
 
 /* ---- operators ---- */
 
-static void uncordon(Sim *sim, SimProcess *process, const char *key, gint64 number)
+/* @lasting: not because all comes to an end. */
+static void uncordon(Sim *sim, SimProcess *process, const char *key, gint64 lasting)
 {
     (void)process;
-    (void)number;
-    sim_delete(sim, key);
+    if (!sim->calm || !lasting)
+        sim_delete(sim, key);
+}
+
+/* One node of a pool at a time, so that the others can take what it has. */
+static gboolean drains_in(const Sim *sim, const char *pool)
+{
+    g_autofree char *prefix = g_strconcat(pool, "/", NULL);
+    GHashTableIter iter;
+    gpointer key, value;
+    g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_NODEPOLICY]);
+    while (g_hash_table_iter_next(&iter, &key, &value))
+        if (g_str_has_prefix(key, prefix) &&
+            (!lh_object_known(value) || ((const LhNodePolicy *)value)->drain))
+            return TRUE;
+    return FALSE;
+}
+
+/* Often undone half-way; some last beyond the end. */
+static void drain(Sim *sim)
+{
+    const SimProcess *process = sim_any_process(sim, FALSE, TRUE);
+    g_autofree char *key = g_strdup_printf("desired/nodepolicies/%s/%s", process->pool,
+                                           process->name);
+    gboolean lasting = sim_chance(sim, 50);
+    if (sim_kv(sim, key) != NULL || drains_in(sim, process->pool))
+        return;
+    sim->counters.drains++;
+    sim_put(sim, key, "{\"spec\":{\"cordon\":true,\"drain\":true}}", 0);
+    sim_later(sim, sim_between(sim, 1000, lasting ? 300000 : 20000), uncordon, NULL, key, lasting);
 }
 
 static void cordon(Sim *sim)
@@ -619,6 +648,7 @@ const SimActivity sim_people[] = {
     {"retire", 60000, 0, retire},
     {"junk", 9000, 0, scatter_junk},
     {"cordon", 90000, 0, cordon},
+    {"drain", 50000, 0, drain},
     {"recover", 12000, 1, sim_people_recover},
     {"edit seeds", 14000, 1, sim_seeds_edit},
     {"edit throttles", 40000, 1, sim_seeds_edit_throttle},

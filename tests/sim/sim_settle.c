@@ -60,6 +60,14 @@ static char *check_processes(Sim *sim)
 
 /* ---- room ---- */
 
+static gboolean is_drained(const Sim *sim, const SimProcess *process)
+{
+    g_autofree char *name = g_strdup_printf("nodepolicies/%s/%s", process->pool, process->name);
+    const LhNodePolicy *policy = lh_accepted_spec(sim_get(sim, LH_KIND_ACCEPTED, name),
+                                                  LH_KIND_NODEPOLICY);
+    return policy != NULL && policy->drain;
+}
+
 /* The name of a node that could take the replica; NULL: none. */
 static const char *room_for(const Sim *sim, const LhReplica *replica)
 {
@@ -67,7 +75,8 @@ static const char *room_for(const Sim *sim, const LhReplica *replica)
                                                              replica->snapshot);
     for (guint i = sim->options.managers; i < sim->n_processes; i++) {
         const SimProcess *process = &sim->processes[i];
-        if (strcmp(process->pool, LH_SIM_POOL) != 0 || strcmp(process->set, replica->set) != 0)
+        if (strcmp(process->pool, LH_SIM_POOL) != 0 || strcmp(process->set, replica->set) != 0 ||
+            is_drained(sim, process))
             continue;
         InvUse use = inv_use(&sim->model, process->name);
         gint64 room = process->capacity_bytes - process->capacity_bytes / 100 * (SIM_RESERVE + 1);
@@ -88,12 +97,6 @@ static const char *room_for(const Sim *sim, const LhReplica *replica)
 
 /* ---- replicas ---- */
 
-static const char *node_with(const Sim *sim, const char *item)
-{
-    const GPtrArray *names = inv_assignments_of(&sim->model, item);
-    return names == NULL ? NULL : names->pdata[0];
-}
-
 static gboolean is_live(const Sim *sim, const char *assignment, const LhReplica *replica)
 {
     const LhItem *item = (const LhItem *)sim_get(sim, LH_KIND_ITEM, assignment);
@@ -104,9 +107,19 @@ static gboolean is_live(const Sim *sim, const char *assignment, const LhReplica 
            item->assignment == order->mod_rev && sim_get(sim, LH_KIND_SEARCH, search) != NULL;
 }
 
+/* One that is live, if there is one. */
+static const char *node_with(const Sim *sim, const LhReplica *replica)
+{
+    const GPtrArray *names = inv_assignments_of(&sim->model, replica->o.name);
+    for (guint i = 0; names != NULL && i < names->len; i++)
+        if (is_live(sim, names->pdata[i], replica))
+            return names->pdata[i];
+    return names == NULL ? NULL : names->pdata[0];
+}
+
 static char *check_replica(Sim *sim, const LhReplica *replica)
 {
-    const char *why, *name = replica->o.name, *place = node_with(sim, name);
+    const char *why, *name = replica->o.name, *place = node_with(sim, replica);
     gint64 now = sim_wall(sim);
     switch (inv_want(&sim->model, name, &replica->o, now, &why)) {
     case INV_UNDECIDED:
@@ -263,6 +276,51 @@ static char *check_monitored(Sim *sim)
     return why;
 }
 
+/* ---- what is drained is empty, or there is no room elsewhere ---- */
+
+static char *check_drained_item(Sim *sim, const SimProcess *drained, const char *name)
+{
+    g_auto(InvPlace) place = {0};
+    if (!inv_place(name, &place) || strcmp(place.host, drained->name) != 0 ||
+        !g_str_has_prefix(name, drained->pool))
+        return NULL;
+    if (!inv_is_cache(name)) {
+        for (guint i = sim->options.managers; i < sim->n_processes; i++)
+            if (strcmp(sim->processes[i].pool, drained->pool) == 0 &&
+                !is_drained(sim, &sim->processes[i]))
+                return g_strdup_printf("%s is still there, and its node is drained", name);
+        return NULL;
+    }
+    const LhReplica *replica = (const LhReplica *)sim_get(sim, LH_KIND_REPLICA, place.item);
+    if (replica == NULL || !lh_object_known(&replica->o) ||
+        inv_want(&sim->model, place.item, &replica->o, sim_wall(sim), NULL) != INV_WANTED ||
+        !inv_snapshot_valid(&sim->model, (const LhSnapshot *)sim_get(sim, LH_KIND_SNAPSHOT,
+                                                                     replica->snapshot)))
+        return NULL;
+    const char *room = room_for(sim, replica);
+    return room == NULL ? NULL
+                        : g_strdup_printf("%s is drained; %s has room for %s", drained->name, room,
+                                          place.item);
+}
+
+static char *check_drained(Sim *sim)
+{
+    char *why = NULL;
+    sim->counters.settled_drained = 0;
+    for (guint i = sim->options.managers; why == NULL && i < sim->n_processes; i++) {
+        const SimProcess *process = &sim->processes[i];
+        GHashTableIter iter;
+        gpointer key;
+        if (!is_drained(sim, process))
+            continue;
+        sim->counters.settled_drained++;
+        g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_ASSIGNMENT]);
+        while (why == NULL && g_hash_table_iter_next(&iter, &key, NULL))
+            why = check_drained_item(sim, process, key);
+    }
+    return why;
+}
+
 /* ---- every task that can be done is done ---- */
 
 static char *check_tasks(Sim *sim)
@@ -313,8 +371,9 @@ static char *check_partitions(Sim *sim)
 static char *restless(Sim *sim)
 {
     char *(*const checks[])(Sim * sim) = {
-        check_processes, check_leaders,   check_snapshots, check_replicas,   sim_restores_check,
-        check_leftovers, check_monitored, check_tasks,     check_partitions, sim_seeds_check,
+        check_processes,    check_leaders,   check_snapshots, check_replicas,
+        sim_restores_check, check_leftovers, check_monitored, check_tasks,
+        check_partitions,   check_drained,   sim_seeds_check,
     };
     char *why = NULL;
     for (guint i = 0; why == NULL && i < G_N_ELEMENTS(checks); i++)

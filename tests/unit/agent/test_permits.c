@@ -237,6 +237,26 @@ static void test_a_longer_period_remembers(void **state)
     assert_int_equal(take(f, 1, at), 1);
 }
 
+static void test_a_full_ring_forgets_nothing_that_counts(void **state)
+{
+    static const gint64 periods_ms[] = {8191, 1000000000, 4000000000, 16000000000};
+    Fixture *f = *state;
+    gint64 now = 0, granted = 0;
+    begin(f, 1000000, 8191, 0, "{}", 0);
+    for (guint i = 0; i < G_N_ELEMENTS(periods_ms); i++) {
+        limit(f, 1000000, periods_ms[i], 0, now);
+        for (gint64 step = MAX(periods_ms[i] / 4096, 1); now + step <= periods_ms[i]; now += step)
+            granted += take(f, 1, now);
+    }
+    assert_in_range(granted, 18000, 19000);
+    LhWindow w;
+    lh_permits_window(f->permits, now, &w);
+    for (guint i = 0; i < w.n_granted; i++)
+        granted -= w.granted[i].n;
+    assert_int_equal(granted, 0);
+    assert_false(w.granted_partial);
+}
+
 static void test_limits_that_come_later(void **state)
 {
     Fixture *f = *state;
@@ -532,6 +552,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_hand_over, setup, teardown),
         cmocka_unit_test_setup_teardown(test_fewer_and_more, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_longer_period_remembers, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_full_ring_forgets_nothing_that_counts, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_limits_that_come_later, setup, teardown),
         cmocka_unit_test_setup_teardown(test_forgets_the_oldest_that_nobody_counts, setup,
                                         teardown),

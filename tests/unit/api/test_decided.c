@@ -193,7 +193,7 @@ static void other_decided_kinds_are_printed_whole(void **state)
                    "uri: \"file:///\" must lie below /");
     assert_printed(LH_KIND_ORPHAN, "{\"uri\":\"s3://b/x/\",\"bytes\":\"1K\",\"firstSeen\":0}",
                    "{\"uri\":\"s3://b/x/\",\"objects\":0,\"bytes\":1000,"
-                   "\"firstSeen\":\"1970-01-01T00:00:00.000Z\"}");
+                   "\"firstSeen\":\"1970-01-01T00:00:00.000Z\",\"erased\":0}");
     assert_printed(LH_KIND_BRAKE, "{\"revision\":1,\"since\":0,\"planHash\":\"h\",\"of\":50}",
                    "{\"revision\":1,\"since\":\"1970-01-01T00:00:00.000Z\",\"planHash\":\"h\","
                    "\"eligible\":0,\"of\":50,\"cause\":\"much\"}");

@@ -240,29 +240,59 @@ static inline World *two_services(guint old, guint young)
 
 #define STRAY ROOT "stray/dir/"
 
-static inline char *orphan_name(void)
+static inline char *orphan_of(const char *uri)
 {
-    return g_compute_checksum_for_string(G_CHECKSUM_SHA256, STRAY, -1);
+    return g_compute_checksum_for_string(G_CHECKSUM_SHA256, uri, -1);
 }
 
-static inline const LhOrphan *orphan(const World *world)
+static inline char *orphan_name(void)
 {
-    g_autofree char *name = orphan_name();
+    return orphan_of(STRAY);
+}
+
+static inline const LhOrphan *orphan_at(const World *world, const char *uri)
+{
+    g_autofree char *name = orphan_of(uri);
 
     return lookf(world, "decided/orphans/%s", name);
 }
 
-static inline void see_orphan_at(World *world, gint64 objects, gint64 newest_ms, gint64 clock_ms)
+static inline const LhOrphan *orphan(const World *world)
 {
-    g_autofree char *name = orphan_name();
+    return orphan_at(world, STRAY);
+}
+
+/* @uri alone, by a listing. */
+static inline void see_orphan_of(World *world, const char *uri, gint64 objects, gint64 newest_ms,
+                                 gint64 clock_ms)
+{
+    g_autofree char *name = orphan_of(uri);
     g_autofree char *id = g_strconcat("orphan.", name, NULL);
 
     listing_token++;
     observe(world, id,
-            "{\"at\":%" PRId64 ",\"token\":%" PRId64 ",\"clock\":%" PRId64 ",\"uri\":\"" STRAY
+            "{\"at\":%" PRId64 ",\"token\":%" PRId64 ",\"clock\":%" PRId64 ",\"uri\":\"%s"
             "\",\"objects\":%" PRId64 ",\"bytes\":7,\"newest\":%" PRId64 "}",
-            world->now_ms, listing_token, clock_ms, objects, newest_ms);
+            world->now_ms, listing_token, clock_ms, uri, objects, newest_ms);
     listed(world, ",\"orphans\":3");
+}
+
+static inline void see_orphan_at(World *world, gint64 objects, gint64 newest_ms, gint64 clock_ms)
+{
+    see_orphan_of(world, STRAY, objects, newest_ms, clock_ms);
+}
+
+/* It was erased, and the next listing did not find it. */
+static inline void orphan_erased(World *world, const char *uri)
+{
+    g_autofree char *name = orphan_of(uri), *seen = g_strconcat("orphan.", name, NULL);
+    g_autofree char *id = g_strconcat("erase.", name, NULL);
+
+    observe(world, id, "{\"at\":%" PRId64 ",\"token\":%" PRId64 ",\"objects\":%" PRId64 "}",
+            world->now_ms, orphan_at(world, uri)->o.create_rev, orphan_at(world, uri)->objects);
+    run(world, C);
+    assert_int_equal(orphan_at(world, uri)->objects, 0);
+    observe(world, seen, "%s", "");
 }
 
 static inline void see_orphan(World *world, gint64 objects, gint64 newest_ms)

@@ -379,7 +379,7 @@ static void small_steps_do_not_slip_under(void **state)
     assert_int_equal(deletions(world), 8);
     assert_int_equal(brake(world)->eligible, 3);
     assert_int_equal(brake(world)->cause, LH_BRAKE_MUCH);
-    pass_time(world, 5 * MINUTE); /* they alone are too few */
+    pass_time(world, 5 * MINUTE + 5 * SECOND); /* they alone are too few */
     run(world, C);
     assert_null(brake(world));
     assert_int_equal(deletions(world), 11);
@@ -454,6 +454,51 @@ static void many_orphans_of_one_root_brake(void **state)
     assert_non_null(strstr(brake(world)->message, "300 of 1000 listed objects"));
 }
 
+/* As many as one that is braked, one after the other, erased and listed anew between. */
+static void orphans_in_small_steps_do_not_slip_under(void **state)
+{
+    for (int late = 0; late < 2; late++) {
+        g_autoptr(World) world = world_with(0, 0);
+        (void)state;
+        put_settings(world, C, "\"brakePercent\":20,\"orphanGrace\":\"1m\"");
+        see_orphan_of(world, STRAY, 150, T0 - DAY, world->now_ms);
+        see_orphan_of(world, ROOT "second/", 90, T0 - DAY, world->now_ms);
+        run(world, C);
+        pass_time(world, MINUTE);
+        see_orphan_of(world, STRAY, 150, T0 - DAY, world->now_ms);
+        run(world, C);
+        assert_true(orphan(world)->decided_at >= 0);
+        orphan_erased(world, STRAY);
+        fail_over(world);
+        pass_time(world, late ? 11 * MINUTE : 5 * MINUTE);
+        see_orphan_of(world, ROOT "second/", 90, T0 - DAY, world->now_ms);
+        run(world, C);
+        assert_int_equal(orphan_at(world, ROOT "second/")->decided_at >= 0, late);
+        assert_int_equal(brake(world) == NULL, late);
+        if (!late)
+            assert_non_null(strstr(brake(world)->message, "240 of 1150 listed objects"));
+    }
+}
+
+/* With 100 % nothing brakes, however much of it is gone already. */
+static void orphans_that_are_gone_belong_to_the_whole(void **state)
+{
+    g_autoptr(World) world = world_with(0, 0);
+    static const char *const uris[] = {STRAY, ROOT "second/"};
+
+    (void)state;
+    put_settings(world, C, "\"brakePercent\":100,\"orphanGrace\":\"1m\"");
+    for (gsize i = 0; i < G_N_ELEMENTS(uris); i++) {
+        see_orphan_of(world, uris[i], 600, T0 - DAY, world->now_ms);
+        run(world, C);
+        pass_time(world, MINUTE);
+        see_orphan_of(world, uris[i], 600, T0 - DAY, world->now_ms);
+        run(world, C);
+        assert_true(orphan_at(world, uris[i])->decided_at >= 0);
+        orphan_erased(world, uris[i]);
+    }
+}
+
 /* What is old enough only after the Brake is none of its plan. */
 static void an_orphan_that_ripens_later_was_not_confirmed(void **state)
 {
@@ -512,6 +557,8 @@ int main(void)
         cmocka_unit_test(an_orphan_that_ripens_later_was_not_confirmed),
         cmocka_unit_test(many_orphans_brake),
         cmocka_unit_test(many_orphans_of_one_root_brake),
+        cmocka_unit_test(orphans_in_small_steps_do_not_slip_under),
+        cmocka_unit_test(orphans_that_are_gone_belong_to_the_whole),
     };
 
     return cmocka_run_group_tests_name("cleaner-brake", tests, NULL, NULL);

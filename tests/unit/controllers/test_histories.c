@@ -2,8 +2,8 @@
 /*
  * The controllers under random histories: people, publishers, nodes and etcd's refusals, garbage
  * included. After every few steps the incremental index must plan byte for byte what an index built from
- * the present objects plans; no replica is assigned twice; nothing is placed beyond capacity or next to
- * its twin; and once the noise ends, everything converges and stays.
+ * the present objects plans; no replica is assigned twice but while a node is drained, and no live copy goes
+ * for a drain but when there is another; nothing is placed beyond capacity or next to its twin; and once the noise ends, everything converges and stays.
  *
  * LEASEHOLD_SEED=N runs that seed alone.
  */
@@ -19,7 +19,8 @@ typedef struct {
     GRand *rand;
     guint seed, step;
     guint next_node;
-    guint work; /* groups committed */
+    guint work;  /* groups committed */
+    guint moved; /* of them: a copy that a drain made one too many goes */
 } History;
 
 static gint32 pick(History *h, gint32 n)
@@ -128,7 +129,8 @@ static void do_policy(History *h)
     if (chance(h, 25))
         del(h->world, key);
     else
-        putf(h->world, key, "{\"spec\":{\"cordon\":%s}}", chance(h, 40) ? "true" : "false");
+        putf(h->world, key, "{\"spec\":{\"%s\":%s}}", chance(h, 30) ? "cordon" : "drain",
+             chance(h, 60) ? "true" : "false");
 }
 
 static void do_other_desired(History *h)
@@ -287,7 +289,7 @@ static void do_answer(History *h)
 
 /* ---- controllers ---- */
 
-static void check_assignments(const History *h)
+static void check_assigned_once(const History *h)
 {
     g_autoptr(GPtrArray) keys = keys_below(h->world, "decided/assignments/cache/");
     g_autoptr(GHashTable) seen = g_hash_table_new(g_str_hash, g_str_equal);
@@ -394,10 +396,72 @@ static void check_restored(const History *h, const LhOp *op)
                  op->rule);
 }
 
+static gboolean is_drained(const History *h, const char *id)
+{
+    g_autofree char *host = lh_node_name_of(id);
+    const LhNodePolicy *policy = host == NULL
+                                     ? NULL
+                                     : lh_accepted_spec(lookf(h->world,
+                                                              "decided/accepted/nodepolicies/"
+                                                              "cache/%s",
+                                                              host),
+                                                        LH_KIND_NODEPOLICY);
+
+    return policy != NULL && policy->drain;
+}
+
+/* Whether the item has a load but on @node: on a drained node, and, when @live, live there. */
+static guint other_copies(const History *h, const char *item, const char *node, gboolean drained,
+                          gboolean live)
+{
+    g_autoptr(GPtrArray) keys = keys_below(h->world, "decided/assignments/cache/");
+    g_autofree char *tail = g_strconcat("/", item, NULL);
+    guint n = 0;
+
+    for (guint i = 0; i < keys->len; i++) {
+        const LhAssignment *order = look(h->world, keys->pdata[i]);
+        g_autofree char *id = lh_name_part(order->o.name, 1);
+        const LhItem *said = lookf(h->world, "actual/items/%s", order->o.name);
+        if (!g_str_has_suffix(keys->pdata[i], tail) || g_strcmp0(id, node) == 0 ||
+            (lh_object_known(&order->o) && order->action != LH_ACTION_LOAD) ||
+            (drained && !is_drained(h, id)))
+            continue;
+        n += !live || (lh_object_known(&order->o) && said != NULL && lh_object_known(&said->o) &&
+                       said->state == LH_ITEM_LIVE && said->assignment == order->o.mod_rev &&
+                       lookf(h->world, "actual/nodes/cache/%s", id) != NULL);
+    }
+    return n;
+}
+
+/* Before its group is committed. */
+static void check_moves(History *h, const LhPlan *plan, const LhGroup *range)
+{
+    for (guint i = 0; i < range->n_ops; i++) {
+        const LhOp *op = lh_plan_op(plan, range, i);
+        g_autofree char *node = lh_name_part(op->name, 1);
+        g_autofree char *item = lh_name_part(op->name, 2);
+        if (op->kind != LH_KIND_ASSIGNMENT || op->type != LH_OP_PUT)
+            continue;
+        if (op->expect_rev == 0 && range->n_ops == 1 &&
+            other_copies(h, item, node, FALSE, FALSE) > 0 &&
+            other_copies(h, item, node, TRUE, FALSE) == 0)
+            fail_msg("seed %u step %u: %s is assigned twice", h->seed, h->step, op->name);
+        if ((strcmp(op->rule, "drained") == 0 || strcmp(op->rule, "doubled") == 0) &&
+            op->expect_rev != 0) {
+            h->moved++;
+            if (other_copies(h, item, node, FALSE, TRUE) == 0)
+                fail_msg("seed %u step %u: %s goes, and is live nowhere else", h->seed, h->step,
+                         op->name);
+        }
+    }
+}
+
 static void commit(History *h, const LhPlan *plan, guint group)
 {
     const LhGroup *range = lh_plan_group(plan, group);
 
+    if (compares_hold(h->world, plan, range))
+        check_moves(h, plan, range);
     for (guint i = 0; i < range->n_ops && compares_hold(h->world, plan, range); i++)
         check_restored(h, lh_plan_op(plan, range, i));
     if (!apply_group(h->world, plan, group))
@@ -460,7 +524,7 @@ static void random_step(History *h)
         void (*act)(History *h);
     } acts[] = {
         {4, do_service},     {12, do_snapshot},     {1, do_twins},    {2, do_settings},
-        {4, do_restore},     {3, do_other_desired}, {2, do_deletion}, {4, do_spoil},
+        {4, do_restore},     {3, do_other_desired}, {2, do_deletion}, {4, do_spoil},  {8, do_policy},
         {2, do_odd_key},     {4, do_join},          {2, do_leave},    {20, do_answer},
         {40, do_controller}, {4, do_time},
     };
@@ -531,6 +595,16 @@ static void mend(History *h)
     for (int i = 0; i < 6; i++) {
         g_autofree char *id = g_strdup_printf("big%d-%08x", i, i);
         put_node(h->world, id, 100000, 0, i % 2 == 0 ? "" : ",\"set\":\"blue\"");
+    }
+}
+
+static void mend_retries(History *h)
+{
+    g_autoptr(GPtrArray) keys = keys_below(h->world, "decided/retries/");
+
+    for (guint i = 0; i < keys->len; i++) {
+        g_autofree char *key = g_strdup(keys->pdata[i]);
+        del(h->world, key);
     }
 }
 
@@ -611,6 +685,47 @@ static void check_restores(const History *h)
     }
 }
 
+/* The fullest of the roomy nodes, drained by steps in any order, ends empty but for what is left alone. */
+static void check_drains(History *h)
+{
+    g_autofree char *prefix = NULL, *policy = NULL;
+    guint most = 0;
+
+    for (int i = 0; i < 6; i++) {
+        g_autofree char *below = g_strdup_printf("decided/assignments/cache/big%d-%08x/", i, i);
+        if (prefix != NULL && count_below(h->world, below) <= most)
+            continue;
+        most = count_below(h->world, below);
+        g_free(prefix);
+        g_free(policy);
+        prefix = g_steal_pointer(&below);
+        policy = g_strdup_printf("desired/nodepolicies/cache/big%d", i);
+    }
+    put(h->world, policy, "{\"spec\":{\"drain\":true}}");
+    for (int i = 0; i < 60; i++) {
+        do_controller(h);
+        do_answer(h);
+        if (chance(h, 3))
+            putf(h->world, policy, "{\"spec\":{\"drain\":%s}}", chance(h, 50) ? "true" : "false");
+    }
+    put(h->world, policy, "{\"spec\":{\"drain\":true}}");
+    for (int round = 0; round < 60; round++) {
+        settle(h->world);
+        h->world->now_ms += 30 * SECOND;
+        mend_retries(h);
+    }
+    g_autoptr(GPtrArray) left = keys_below(h->world, prefix);
+    for (guint i = 0; i < left->len; i++) {
+        const LhFleetReplica *replica = g_hash_table_lookup(fleet(h->world)->replicas,
+                                                            strrchr(left->pdata[i], '/') + 1);
+        if (replica->fate.type == LH_FATE_KEEP && replica->fate.due_ms > h->world->now_ms &&
+            lh_fleet_replica_placeable(fleet(h->world), replica))
+            fail_msg("seed %u: %s is still there", h->seed, (char *)left->pdata[i]);
+    }
+    del(h->world, policy);
+    settle(h->world);
+}
+
 static void check_converges(History *h)
 {
     gint64 wake;
@@ -623,7 +738,9 @@ static void check_converges(History *h)
     }
     check_wanted(h);
     check_restores(h);
-    check_assignments(h);
+    check_assigned_once(h);
+    check_drains(h);
+    check_rebuilt(h);
     for (int round = 0; (wake = next_wake(h->world)) != 0; round++) {
         if (round > 2000)
             fail_msg("seed %u: timers without end", h->seed);
@@ -637,7 +754,7 @@ static void check_converges(History *h)
         assert_nothing_to_do(h->world, (*c)->name);
 }
 
-static guint run_seed(guint seed)
+static guint run_seed(guint seed, guint *moved)
 {
     History h = {
         .world = world_new(), .rand = g_rand_new_with_seed(seed), .seed = seed, .next_node = 1};
@@ -645,30 +762,31 @@ static guint run_seed(guint seed)
     print_message("# seed %u\n", seed);
     for (h.step = 0; h.step < STEPS; h.step++) {
         random_step(&h);
-        check_assignments(&h);
         if (h.step % 4 == 0)
             check_rebuilt(&h);
     }
     check_converges(&h);
     world_free(h.world);
     g_rand_free(h.rand);
+    *moved += h.moved;
     return h.work;
 }
 
 static void random_histories(void **state)
 {
     const char *one = g_getenv("LEASEHOLD_SEED");
-    guint work = 0;
+    guint work = 0, moved = 0;
 
     (void)state;
     if (one != NULL) {
-        run_seed((guint)atoi(one));
+        run_seed((guint)atoi(one), &moved);
         return;
     }
     for (guint seed = 1; seed <= SEEDS; seed++)
-        work += run_seed(seed);
+        work += run_seed(seed, &moved);
     /* Too little work would prove nothing. */
     assert_true(work > SEEDS * 100);
+    assert_true(moved >= 10);
 }
 
 int main(void)

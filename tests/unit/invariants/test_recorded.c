@@ -240,6 +240,62 @@ static void on_a_cordoned_node(History *h)
     commit(h);
 }
 
+/* ---- a drain ---- */
+
+static void put_move(History *h, const char *node, const char *rule)
+{
+    g_autofree char *key = g_strdup_printf(ON("%s") ITEM, node);
+    put(h, 0, key,
+        "{\"action\":\"evict\",\"controller\":\"cache-evictor\",\"epoch\":%" G_GINT64_FORMAT
+        ",\"rule\":\"%s\",\"snapshot\":\"s1\",\"uri\":\"s3://bucket/s1/\",\"sizeBytes\":400,"
+        "\"set\":\"default\"}",
+        h->evictor, rule);
+    commit(h);
+}
+
+/* It is live on node a, which is drained, and on its way to node b. */
+static gint64 moving(History *h)
+{
+    accept_spec(h, "nodepolicies/cache/node-a", "{\"drain\":true}");
+    put_order(h, NODE_B, "s1", 0, 400, "load");
+    gint64 order = commit(h);
+    put_item(h, LEASE_B, NODE_B, ITEM, "loading", order);
+    commit(h);
+    return order;
+}
+
+static void moved(History *h)
+{
+    put_item(h, LEASE_B, NODE_B, ITEM, "live", moving(h));
+    put_search(h, LEASE_B, NODE_B, "s1");
+    commit(h);
+}
+
+static void drained_and_nowhere_else(History *h)
+{
+    accept_spec(h, "nodepolicies/cache/node-a", "{\"drain\":true}");
+    put_move(h, NODE_A, "drained");
+}
+
+static void drained_while_it_loads_elsewhere(History *h)
+{
+    moving(h);
+    put_move(h, NODE_A, "drained");
+}
+
+static void doubled_and_left_on_the_drained(History *h)
+{
+    moved(h);
+    put_move(h, NODE_B, "doubled");
+}
+
+static void drained_while_paused(History *h)
+{
+    moved(h);
+    accept_spec(h, "services/svc", "{\"owner\":\"t\",\"paused\":true}");
+    put_move(h, NODE_A, "drained");
+}
+
 /* ---- retention ---- */
 
 static void evicted_while_wanted(History *h)
@@ -561,7 +617,6 @@ static const Wrong wrongs[] = {
     ROW(FENCE, event_of_nobody, "no controller may write this"),
     ROW(FENCE, evictor_loads, "cache-evictor orders load over nothing"),
     ROW(FENCE, two_epochs_at_once, "it was written by cache-assigner under epoch"),
-    ROW(PLACEMENT, assigned_twice, "s1.default.0 is assigned twice"),
     ROW(PLACEMENT, two_of_a_snapshot, "two replicas of s1 are on node-a"),
     ROW(PLACEMENT, beyond_capacity, "then node-a holds 901+0 of 1000 bytes"),
     ROW(PLACEMENT, no_replica, "there is no such replica"),
@@ -606,6 +661,11 @@ static const Wrong wrongs[] = {
     ROW(MONITOR, taken_back_while_live, "it is not loading"),
     ROW(MONITOR, taken_back_unanswered, "it is not loading"),
     ROW(MONITOR, evicted_by_the_monitor, "it was no load"),
+    ROW(DRAIN, assigned_twice, "s1.default.0 is assigned twice"),
+    ROW(DRAIN, drained_and_nowhere_else, "as drained, but no other live copy"),
+    ROW(DRAIN, drained_while_it_loads_elsewhere, "as drained, but no other live copy"),
+    ROW(DRAIN, doubled_and_left_on_the_drained, "as doubled, but no other live copy"),
+    ROW(DRAIN, drained_while_paused, "but its service is paused"),
     ROW(MODEL, one_is_missing, "the history is not whole"),
     ROW(MODEL, the_beginning_is_missing, "the history is not whole"),
 };
@@ -682,6 +742,25 @@ static void good_eviction(void **state)
     commit(h);
     del(h, "decided/replicas/" ITEM);
     commit(h);
+    assert_good(h);
+}
+
+static void good_drain(void **state)
+{
+    (void)state;
+    g_autoptr(History) h = begin();
+    moved(h);
+    put_move(h, NODE_A, "drained");
+    assert_good(h);
+}
+
+static void good_drain_that_is_undone(void **state)
+{
+    (void)state;
+    g_autoptr(History) h = begin();
+    moving(h);
+    accept_spec(h, "nodepolicies/cache/node-a", "{\"drain\":false}");
+    put_move(h, NODE_B, "doubled");
     assert_good(h);
 }
 
@@ -857,6 +936,8 @@ int main(void)
         cmocka_unit_test(each_wrong_is_found_by_its_group),
         cmocka_unit_test(good_beginning),
         cmocka_unit_test(good_eviction),
+        cmocka_unit_test(good_drain),
+        cmocka_unit_test(good_drain_that_is_undone),
         cmocka_unit_test(good_taking_back),
         cmocka_unit_test(good_loss_of_a_node),
         cmocka_unit_test(good_handover),

@@ -38,8 +38,8 @@ typedef void (*PlanFunc)(const Index *index, const LhPlanContext *context, LhPla
 
 /* What the test controller does, and what it saw. */
 static struct {
-    PlanFunc plan; /* instead of the usual one */
-    gboolean events;
+    PlanFunc plan;             /* instead of the usual one */
+    gboolean events, warnings; /* of which the creations are warnings */
     gint64 wake_at_ms;
     guint plans;
     LhPlanContext last; /* context of the last plan */
@@ -107,8 +107,8 @@ static void plan_replica(LhPlan *plan, const LhObject *snapshot, const char *nam
     lh_plan_put(plan, LH_KIND_REPLICA, name, &replica, 0, "missing", "snapshot %s", snapshot->name);
     lh_plan_rely(plan, LH_KIND_SNAPSHOT, snapshot->name, snapshot->mod_rev);
     if (script.events)
-        lh_plan_event(plan, LH_EVENT_NORMAL, "ReplicaCreated", LH_KIND_REPLICA, name, "for %s",
-                      snapshot->name);
+        lh_plan_event(plan, script.warnings ? LH_EVENT_WARNING : LH_EVENT_NORMAL, "ReplicaCreated",
+                      LH_KIND_REPLICA, name, "for %s", snapshot->name);
     lh_plan_end(plan);
 }
 
