@@ -360,18 +360,11 @@ gboolean sim_node_excused(const Sim *sim, const char *node, guint timeline);
 
 /* ---- a crawl manager's permits (sim_crawl.c) ---- */
 
-SimCrawl *sim_crawl_new(SimProcess *process);
+SimCrawl *sim_crawl_new(SimProcess *process, LhAgentWork *programs);
 void sim_crawl_free(SimCrawl *crawl);
-/* The policy of the seed that @assignment is about; NULL: none. g_free. */
-char *sim_crawl_policy(const LhAssignment *assignment);
-/* From load on the node holds the seed's policy, until it forgets the last seed of it. */
-void sim_crawl_load(SimCrawl *crawl, const char *seed, const LhAssignment *assignment);
-/* FALSE: it is under another policy by now. */
-gboolean sim_crawl_update(SimCrawl *crawl, const char *seed, const LhAssignment *assignment);
-/* Crawlers ask for permits while it works. */
-void sim_crawl_works(SimCrawl *crawl, const char *seed, gboolean works);
-/* What was granted, for the next holder; NULL: the seed has no policy. g_free. */
-char *sim_crawl_window(SimCrawl *crawl, const char *seed);
+LhAgentWork *sim_crawl_base(SimCrawl *crawl);
+/* The programs were told to begin the seed, or that it has changed: its policy, or NULL. Borrowed. */
+const char *sim_crawl_told(SimCrawl *crawl, const char *seed, const LhAssignment *assignment);
 void sim_crawl_forget(SimCrawl *crawl, const char *seed);
 
 /* ---- what crawlers were really granted, over the whole fleet (sim_grants.c) ---- */

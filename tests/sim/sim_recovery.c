@@ -114,8 +114,6 @@ static void take(Thing *thing)
     check_policy(sim, thing, hand);
     g_hash_table_replace(sim->hands, g_strdup(thing->task), hand);
     thing->works = TRUE;
-    if (thing->work->crawl != NULL)
-        sim_crawl_works(thing->work->crawl, thing->task, TRUE);
     sim->counters.tasks_worked++;
 }
 
@@ -126,8 +124,6 @@ static void let_go(Thing *thing)
     if (thing->works && hand != NULL && hand->owner == thing)
         g_hash_table_remove(sim->hands, thing->task);
     thing->works = FALSE;
-    if (thing->work->crawl != NULL)
-        sim_crawl_works(thing->work->crawl, thing->task, FALSE);
 }
 
 /* ---- things ---- */
@@ -212,10 +208,8 @@ static void work_load(LhAgentWork *base, const char *item, const LhAssignment *a
     thing->fails = faults && sim_chance(sim, FAIL_PERCENT);
     thing->stays = strcmp(work->process->pool, SIM_POOL_RECOVERY) != 0;
     g_hash_table_replace(work->things, thing->task, thing);
-    if (work->crawl != NULL) {
-        thing->policy = sim_crawl_policy(assignment);
-        sim_crawl_load(work->crawl, item, assignment);
-    }
+    if (work->crawl != NULL)
+        thing->policy = g_strdup(sim_crawl_told(work->crawl, item, assignment));
     if (work->named && work->deadline == NULL)
         return; /* its watchdog ends it before it begins, and nobody hears of that */
     take(thing);
@@ -225,7 +219,18 @@ static void work_load(LhAgentWork *base, const char *item, const LhAssignment *a
 static gboolean work_update(LhAgentWork *base, const char *item, const LhAssignment *assignment)
 {
     SimRecovery *work = (SimRecovery *)base;
-    return work->crawl != NULL && sim_crawl_update(work->crawl, item, assignment);
+    Thing *thing = g_hash_table_lookup(work->things, item);
+    if (work->crawl == NULL || thing == NULL || sim_chance(work->process->sim, 20))
+        return FALSE; /* what it needs to know at its beginning has changed */
+    g_free(thing->policy);
+    thing->policy = g_strdup(sim_crawl_told(work->crawl, item, assignment));
+    SimHand *hand = g_hash_table_lookup(work->process->sim->hands, item);
+    if (hand != NULL && hand->owner == thing && g_strcmp0(hand->policy, thing->policy) != 0) {
+        g_free(hand->policy);
+        hand->policy = g_strdup(thing->policy);
+        check_policy(work->process->sim, thing, hand);
+    }
+    return TRUE;
 }
 
 static void stop(gpointer data)
@@ -305,7 +310,7 @@ SimRecovery *sim_recovery_new(SimProcess *process)
     work->process = process;
     work->things = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, thing_free);
     if (strcmp(process->pool, SIM_POOL_CRAWL) == 0)
-        work->crawl = sim_crawl_new(process);
+        work->crawl = sim_crawl_new(process, &work->base);
     return work;
 }
 
@@ -321,7 +326,7 @@ void sim_recovery_free(SimRecovery *work)
 
 LhAgentWork *sim_recovery_base(SimRecovery *work)
 {
-    return &work->base;
+    return work->crawl != NULL ? sim_crawl_base(work->crawl) : &work->base;
 }
 
 /* ---- people ---- */

@@ -294,8 +294,8 @@ static char *check_drained_item(Sim *sim, const SimProcess *drained, const char 
     const LhReplica *replica = (const LhReplica *)sim_get(sim, LH_KIND_REPLICA, place.item);
     if (replica == NULL || !lh_object_known(&replica->o) ||
         inv_want(&sim->model, place.item, &replica->o, sim_wall(sim), NULL) != INV_WANTED ||
-        !inv_snapshot_valid(&sim->model, (const LhSnapshot *)sim_get(sim, LH_KIND_SNAPSHOT,
-                                                                     replica->snapshot)))
+        !inv_snapshot_valid(&sim->model,
+                            (const LhSnapshot *)sim_get(sim, LH_KIND_SNAPSHOT, replica->snapshot)))
         return NULL;
     const char *room = room_for(sim, replica);
     return room == NULL ? NULL
