@@ -281,7 +281,9 @@ static const char *mend(LhKind kind, gpointer data, Maker *m)
     } else if (kind == LH_KIND_RESTORE) {
         mend_restore(data);
     } else if (kind == LH_KIND_SETTINGS) {
-        ((LhSettings *)data)->probe_path = "/x";
+        LhSettings *settings = data;
+        settings->probe_path = "/x";
+        settings->rebalance_at = -1; /* another controller's */
     } else if (kind == LH_KIND_SNAPSHOT) {
         mend_snapshot(data, m);
     } else if (kind == LH_KIND_RECOVERYTASK) {
