@@ -56,7 +56,10 @@
     X(LISTING_ERROR_EMPTY, "listing-error-empty", 12,                                              \
       "a bucket's listing that failed is taken for an empty one")                                  \
     X(PERMIT_BUCKET, "permit-bucket", 3,                                                           \
-      "a throttle is a bucket that is filled at each period's beginning: twice the burst")
+      "a throttle is a bucket that is filled at each period's beginning: twice the burst")         \
+    X(WINDOW_FORGOTTEN, "window-forgotten", 3,                                                     \
+      "a policy is handed on as if nothing had been granted")                                      \
+    X(QUIET_FORGOTTEN, "quiet-forgotten", 3, "who does not know what was granted grants at once")
 
 typedef enum {
 #define X(name, text, seeds, what) LH_BUG_##name,
