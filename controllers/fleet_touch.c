@@ -402,7 +402,8 @@ void lh_fleet_touch_replica(LhFleet *fleet, LhFleetReplica *replica)
     free = !assigned(replica);
     ends = (replica->fate.type == LH_FATE_KEEP && replica->fate.due_ms != G_MAXINT64) ||
            replica->fate.type == LH_FATE_GO;
-    set_bit(fleet->waiting, replica, LH_IN_WAITING, free && lh_fleet_replica_placeable(fleet, replica));
+    set_bit(fleet->waiting, replica, LH_IN_WAITING,
+            free && lh_fleet_replica_placeable(fleet, replica));
     set_bit(fleet->due_free, replica, LH_IN_DUE_FREE, free && ends && object != NULL);
     set_bit(fleet->due_assigned, replica, LH_IN_DUE_ASSIGNED, ends && has_load(replica));
     set_bit(fleet->moving, replica, LH_IN_MOVING, is_moving(replica));

@@ -6,6 +6,7 @@
 #include "controllers/pool.h"
 
 #include "controllers/partitions.h"
+#include "controllers/seeds.h"
 
 #include <string.h>
 
@@ -72,6 +73,7 @@ static LhPoolView *view_of(LhPools *pools, const char *name)
     view = g_new0(LhPoolView, 1);
     view->name = g_strdup(name);
     view->pools = pools;
+    view->is_manager = strcmp(name, LH_POOL_MANAGER) == 0;
     view->items = g_hash_table_new(g_str_hash, g_str_equal);
     view->assignments = g_hash_table_new(g_str_hash, g_str_equal);
     view->nodes = g_hash_table_new(g_str_hash, g_str_equal);
@@ -120,9 +122,10 @@ static LhPoolItem *item_of(LhPoolView *view, const char *name)
 
 static void drop_item(LhPoolItem *item)
 {
-    if (item->subject != NULL || item->retry != NULL || item->assignments != NULL)
+    if (item->subject != NULL || item->retry != NULL || item->assignments != NULL ||
+        item->status != NULL)
         return;
-    g_assert(!item->is_busy && !item->is_waiting);
+    g_assert(!item->is_busy && !item->is_waiting && !item->is_todo);
     g_hash_table_remove(item->pool->items, item->name);
     g_free(item->name);
     g_free(item);
@@ -247,6 +250,13 @@ static gint64 age_of(const LhPoolItem *item)
     return task->end_offset < task->start_offset ? G_MININT64 : task->created_at;
 }
 
+static gboolean is_wanted(const LhPoolItem *item)
+{
+    if (item->subject == NULL || !lh_object_known(item->subject))
+        return FALSE;
+    return !item->pool->is_manager || lh_seed_wanted(item);
+}
+
 static void touch_item(LhPoolItem *item)
 {
     LhPoolView *view = item->pool;
@@ -256,10 +266,11 @@ static void touch_item(LhPoolItem *item)
         item->is_waiting = set_member(view->waiting, item, item->is_waiting, FALSE);
     item->sort_time = age;
     item->is_waiting = set_member(view->waiting, item, item->is_waiting,
-                                  item->subject != NULL && lh_object_known(item->subject) &&
-                                      !lh_pool_item_assigned(item));
+                                  is_wanted(item) && !lh_pool_item_assigned(item));
     item->is_busy = set_member(view->busy, item, item->is_busy,
                                item->assignments != NULL || item->retry != NULL);
+    if (view->is_manager)
+        lh_seeds_touch(view->pools->seeds, item);
 }
 
 static void touch_assignment(LhPoolAssignment *assignment)
@@ -309,6 +320,8 @@ static void fold_subject(LhPools *pools, const char *pool, const char *name, con
     LhPoolItem *item = item_of(view, name);
 
     hold(&item->subject, after);
+    if (view->is_manager)
+        lh_seeds_subject(pools->seeds, item);
     touch_item(item);
     drop_item(item);
     drop_view(view);
@@ -367,8 +380,11 @@ static gboolean fold_accepted(LhPools *pools, const char *name, const LhObject *
         fold_table(pools, LH_KIND_ACCEPTED, name, after);
         fold_subject(pools, LH_POOL_MANAGER, rest, after);
         return TRUE;
-    case LH_KIND_SERVICE:
     case LH_KIND_THROTTLE:
+        lh_seeds_throttle(pools->seeds, rest, LH_KIND_ACCEPTED, after);
+        fold_table(pools, LH_KIND_ACCEPTED, name, after);
+        return TRUE;
+    case LH_KIND_SERVICE:
         fold_table(pools, LH_KIND_ACCEPTED, name, after);
         return TRUE;
     default: /* every other kind: no pool needs it */
@@ -383,6 +399,27 @@ static gboolean fold_task(LhPools *pools, const char *name, const LhObject *afte
     return TRUE;
 }
 
+static void fold_seed_status(LhPools *pools, const char *name, const LhObject *after)
+{
+    LhKind kind = LH_N_KINDS;
+    const char *controller;
+    g_autofree char *subject = NULL;
+
+    if (!lh_status_name_split(name, &kind, &subject, &controller) ||
+        strcmp(controller, "seed-allocator") != 0)
+        return;
+    if (kind == LH_KIND_THROTTLE) {
+        lh_seeds_throttle(pools->seeds, subject, LH_KIND_STATUS, after);
+    } else if (kind == LH_KIND_SEED) {
+        LhPoolView *view = view_of(pools, LH_POOL_MANAGER);
+        LhPoolItem *item = item_of(view, subject);
+        hold(&item->status, after);
+        touch_item(item);
+        drop_item(item);
+        drop_view(view);
+    }
+}
+
 static gboolean fold_status(LhPools *pools, const char *name, const LhObject *after)
 {
     static const char *const plurals[] = {"recoverytasks/", "partitions/", "seeds/", "throttles/",
@@ -395,6 +432,7 @@ static gboolean fold_status(LhPools *pools, const char *name, const LhObject *af
         if (!g_str_has_prefix(name, plurals[i]))
             continue;
         fold_table(pools, LH_KIND_STATUS, name, after);
+        fold_seed_status(pools, name, after);
         /* What others say of it changes no decision here. */
         for (guint w = 0; w < G_N_ELEMENTS(writers); w++)
             if (g_str_has_suffix(name, writers[w]))
@@ -428,6 +466,8 @@ static gboolean fold_assignment(LhPools *pools, const char *name, const LhObject
     if (assignment != NULL) {
         assignment->node->held += (after != NULL) - (assignment->object != NULL);
         hold(&assignment->object, after);
+        if (view->is_manager)
+            lh_seeds_order(pools->seeds, assignment);
         touch_assignment(assignment);
         drop_assignment(assignment);
     }
@@ -529,6 +569,7 @@ static gpointer pools_new(void)
 
     pools->views = g_hash_table_new(g_str_hash, g_str_equal);
     pools->partitions = lh_partitions_new();
+    pools->seeds = lh_seeds_new(pools);
     pools->settings = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
                                             (GDestroyNotify)lh_object_unref);
     pools->held = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
@@ -562,6 +603,7 @@ static void free_records(LhPoolView *view)
         LhPoolItem *item = record;
         lh_object_unref(item->subject);
         lh_object_unref(item->retry);
+        lh_object_unref(item->status);
         g_clear_pointer(&item->assignments, g_ptr_array_unref);
         g_free(item->name);
         g_free(item);
@@ -603,6 +645,7 @@ static void pools_free(gpointer index)
     for (guint i = 0; i < LH_N_KINDS; i++)
         g_clear_pointer(&pools->objects[i], g_hash_table_unref);
     lh_partitions_free(pools->partitions);
+    lh_seeds_free(pools->seeds);
     g_free(pools);
 }
 

@@ -155,6 +155,47 @@ void lh_pool_rely_on_end(LhPlan *plan, const LhPoolAssignment *assignment)
     lh_plan_rely(plan, LH_KIND_HEALTH, id, node->health == NULL ? 0 : node->health->mod_rev);
 }
 
+gboolean lh_pool_doubled(const LhPoolAssignment *assignment)
+{
+    const GPtrArray *all = assignment->of->assignments;
+    gboolean passed = FALSE;
+
+    for (guint i = 0; i < all->len; i++) {
+        const LhPoolAssignment *other = g_ptr_array_index(all, i);
+        passed = passed || other == assignment;
+        if (other == assignment || lh_pool_order(other) == NULL)
+            continue;
+        if (other->object->create_rev < assignment->object->create_rev ||
+            (other->object->create_rev == assignment->object->create_rev && !passed))
+            return TRUE;
+    }
+    return FALSE;
+}
+
+void lh_pool_evict(LhPlan *plan, const LhPoolAssignment *assignment, const LhPlanContext *context,
+                   const char *controller, const char *rule, const char *reason)
+{
+    LhAssignment order = *lh_pool_order(assignment);
+
+    order.action = LH_ACTION_EVICT;
+    order.since = context->now_ms;
+    order.controller = controller;
+    order.epoch = context->epoch;
+    order.rule = rule;
+    order.reason = reason;
+    lh_plan_put(plan, LH_KIND_ASSIGNMENT, order.o.name, &order, order.o.mod_rev, rule, "%s",
+                reason);
+    lh_pool_rely_on_end(plan, assignment);
+}
+
+void lh_pool_take(LhPlan *plan, const LhPoolAssignment *assignment, const char *rule,
+                  const char *reason)
+{
+    lh_plan_delete(plan, LH_KIND_ASSIGNMENT, assignment->object->name, assignment->object->mod_rev,
+                   rule, "%s", reason);
+    lh_pool_rely_on_end(plan, assignment);
+}
+
 gboolean lh_pool_sweep(LhPlan *plan, const LhPoolAssignment *assignment)
 {
     const LhObject *item = assignment->item;
