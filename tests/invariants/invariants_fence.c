@@ -70,6 +70,16 @@ static gboolean is_of(const InvChange *change, const char *controller)
     return FALSE;
 }
 
+/* What a seed's crawl is told may change while it goes on. */
+static gboolean is_update(const InvChange *change)
+{
+    const LhAssignment *before = (const LhAssignment *)change->before;
+    const LhAssignment *after = (const LhAssignment *)change->after;
+    return g_str_has_prefix(change->name, "manager/") && before != NULL &&
+           lh_object_known(&before->o) && before->action == LH_ACTION_LOAD &&
+           after->action == LH_ACTION_LOAD && g_strcmp0(before->seed, after->seed) != 0;
+}
+
 static void check_assignment(Inv *inv, const InvFence *fence, const InvChange *change)
 {
     const LhAssignment *after = (const LhAssignment *)change->after;
@@ -85,6 +95,8 @@ static void check_assignment(Inv *inv, const InvFence *fence, const InvChange *c
     /* In an exclusive pool one controller orders both. */
     if (!inv_is_cache(change->name))
         evicts = after->action == LH_ACTION_EVICT;
+    if (is_update(change))
+        return;
     if (evicts ? after->action != LH_ACTION_EVICT || change->before == NULL
                : after->action != LH_ACTION_LOAD || change->before != NULL)
         SAY(inv, "%s: %s orders %s over %s", change->key, fence->controller,
