@@ -28,8 +28,8 @@ static const cJSON *member(const cJSON *object, const char *name)
 static gboolean parse_limit(const cJSON *throttle, const char *name, gint64 *out, GError **error)
 {
     const cJSON *item = member(throttle, name);
-    if (item != NULL && (!lh_json_int(item, out) || *out < 1))
-        return refuse(error, ".throttle.%s: must be an integer of 1 or more", name);
+    if (item != NULL && (!lh_json_int(item, out) || *out < 0))
+        return refuse(error, ".throttle.%s: must be an integer of 0 or more", name);
     return TRUE;
 }
 
@@ -87,27 +87,4 @@ void lh_seed_order_clear(LhSeedOrder *order)
 {
     g_free(order->throttle);
     *order = (LhSeedOrder){0};
-}
-
-static cJSON *parse_spec(const char *text)
-{
-    g_autoptr(cJSON) json = lh_json_parse(text, strlen(text), LH_JSON_MAX_BYTES, NULL);
-    return cJSON_IsObject(json) ? g_steal_pointer(&json) : NULL;
-}
-
-char *lh_seed_order_print(const char *seed_spec, const char *throttle, const char *throttle_spec)
-{
-    g_autoptr(cJSON) seed = parse_spec(seed_spec);
-    if (seed == NULL)
-        return NULL;
-    cJSON_DeleteItemFromObjectCaseSensitive(seed, "throttle");
-    if (throttle_spec != NULL) {
-        cJSON *policy = parse_spec(throttle_spec);
-        if (policy == NULL)
-            return NULL;
-        cJSON_DeleteItemFromObjectCaseSensitive(policy, "name");
-        cJSON_AddStringToObject(policy, "name", throttle);
-        cJSON_AddItemToObject(seed, "throttle", policy);
-    }
-    return lh_json_print(seed);
 }

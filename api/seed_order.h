@@ -18,6 +18,3 @@ typedef struct {
 /* Reads only what a crawl manager needs. Untouched on failure. Errors: LH_ERR_INVALID, with the field. */
 gboolean lh_seed_order_parse(const char *json, LhSeedOrder *out, GError **error);
 void lh_seed_order_clear(LhSeedOrder *order);
-/* From the two specs as raw JSON objects; @throttle_spec NULL: the seed has none. g_free; NULL if one does not
- * parse. */
-char *lh_seed_order_print(const char *seed_spec, const char *throttle, const char *throttle_spec);
