@@ -21,61 +21,13 @@
 #include "base/units.h"
 #include "controllers/attempts.h"
 #include "controllers/registry.h"
-#include "controllers/seed_places.h"
+#include "controllers/seed_plan.h"
 
 #include <string.h>
 
 #define NAME "seed-allocator"
 
-/* Orders of these rules take the whole group along. */
-#define RULE_REBALANCE "rebalance"
-#define RULE_DRAINED   "drained"
-#define RULE_MOVED     "moved-with-policy"
-
-/* A seed that waits for a node. */
-typedef struct {
-    const LhPoolItem *item;
-    const LhPoolAssignment *ended; /* what it leaves; NULL: nothing */
-} Pending;
-
-/* A policy in this plan. */
-typedef struct {
-    const LhSeedGroup *group;
-    const char *owner; /* node id of the claim, NULL: none */
-    gint64 owner_since;
-    const LhPoolNode *node; /* of what is held; NULL: nothing is */
-    guint loads, evicts;    /* held */
-    gboolean split, moving, claimed, lost;
-    gboolean
-        unknown; /* its Accepted, its claim or the Accepted of one of its seeds does not parse */
-    const char *window;
-    gint64 window_rev;
-    GArray *pending; /* Pending */
-} Group;
-
-/* A group without a holder, or a seed without throttle. */
-typedef struct {
-    Group *group; /* NULL: one seed */
-    Pending one;  /* of a group the first */
-    gint64 size, priority;
-} Unit;
-
-typedef struct {
-    const LhPools *pools;
-    const LhPoolView *view;
-    const LhPlanContext *context;
-    const LhSettings *settings;
-    LhPlan *plan;
-    LhSeedPlaces *places;
-    GHashTable *groups; /* name -> Group */
-    GHashTable *told;   /* items for which something was written, and need no Status now */
-    GArray *units;      /* Unit */
-    gint64 leaving;     /* seeds without throttle on their way from a node */
-    gint64 missing;
-    gboolean stopped, asked, moves;
-} Round;
-
-static gboolean full(Round *round)
+gboolean lh_seed_plan_full(LhSeedRound *round)
 {
     if (lh_plan_groups(round->plan) < round->context->max_groups)
         return FALSE;
@@ -89,14 +41,14 @@ static gboolean is_unknown(const LhObject *object)
     return object != NULL && !lh_object_known(object);
 }
 
-static void note(Round *round, const LhPoolItem *item, const char *rule, const char *reason)
+static void note(LhSeedRound *round, const LhPoolItem *item, const char *rule, const char *reason)
 {
     lh_plan_note(round->plan, LH_KIND_SEED, item->name, rule, "%s", reason);
 }
 
 static void free_group(gpointer data)
 {
-    Group *at = data;
+    LhSeedDecision *at = data;
 
     g_array_unref(at->pending);
     g_free(at);
@@ -113,7 +65,7 @@ static gboolean moves_group(const LhPoolAssignment *assignment)
             g_strcmp0(order->rule, RULE_DRAINED) == 0 || g_strcmp0(order->rule, RULE_MOVED) == 0);
 }
 
-static void read_ended(Group *at, const LhPoolAssignment *assignment)
+static void read_ended(LhSeedDecision *at, const LhPoolAssignment *assignment)
 {
     const LhItem *item = (const LhItem *)assignment->item;
 
@@ -121,13 +73,11 @@ static void read_ended(Group *at, const LhPoolAssignment *assignment)
         at->lost = TRUE;
         return;
     }
-    if (item->o.mod_rev <= at->window_rev)
-        return;
-    at->window_rev = item->o.mod_rev;
-    at->window = item->state == LH_ITEM_EVICTED ? item->window : NULL;
+    if (at->last == NULL || item->o.mod_rev > at->last->item->mod_rev)
+        at->last = assignment;
 }
 
-static void read_order(Group *at, const LhPoolAssignment *assignment)
+static void read_order(LhSeedDecision *at, const LhPoolAssignment *assignment)
 {
     const LhPoolItem *item = assignment->of;
 
@@ -147,17 +97,17 @@ static void read_order(Group *at, const LhPoolAssignment *assignment)
     at->node = assignment->node;
 }
 
-static Group *group_at(Round *round, const LhSeedGroup *group)
+static LhSeedDecision *group_at(LhSeedRound *round, const LhSeedGroup *group)
 {
-    Group *at = g_hash_table_lookup(round->groups, group->name);
+    LhSeedDecision *at = g_hash_table_lookup(round->groups, group->name);
 
     if (at != NULL)
         return at;
-    at = g_new0(Group, 1);
+    at = g_new0(LhSeedDecision, 1);
     at->group = group;
     at->owner = lh_seed_group_owner(group, &at->owner_since);
     at->unknown = is_unknown(group->throttle) || is_unknown(group->status);
-    at->pending = g_array_new(FALSE, FALSE, sizeof(Pending));
+    at->pending = g_array_new(FALSE, FALSE, sizeof(LhSeedPending));
     for (GTreeNode *n = g_tree_node_first(group->orders); n != NULL; n = g_tree_node_next(n))
         read_order(at, g_tree_node_key(n));
     g_hash_table_insert(round->groups, group->name, at);
@@ -165,7 +115,7 @@ static Group *group_at(Round *round, const LhSeedGroup *group)
 }
 
 /* Its throttle has to do with something that does not parse. */
-static gboolean is_frozen(Round *round, const LhSeedGroup *group)
+static gboolean is_frozen(LhSeedRound *round, const LhSeedGroup *group)
 {
     return group != NULL && (is_unknown(group->throttle) || is_unknown(group->status));
 }
@@ -177,7 +127,7 @@ static char *throttle_status(const LhSeedGroup *group)
     return g_strconcat("throttles/", group->name, "/" NAME, NULL);
 }
 
-static void put_claim(Round *round, Group *at, const char *node)
+static void put_claim(LhSeedRound *round, LhSeedDecision *at, const char *node)
 {
     const LhAccepted *accepted = (const LhAccepted *)at->group->throttle;
     g_autofree char *name = throttle_status(at->group);
@@ -204,7 +154,7 @@ static void put_claim(Round *round, Group *at, const char *node)
     at->claimed = TRUE;
 }
 
-static void rely_on_claim(Round *round, const Group *at)
+static void rely_on_claim(LhSeedRound *round, const LhSeedDecision *at)
 {
     g_autofree char *name = throttle_status(at->group);
 
@@ -212,14 +162,14 @@ static void rely_on_claim(Round *round, const Group *at)
                  at->group->status == NULL ? 0 : at->group->status->mod_rev);
 }
 
-static void rely_on_throttle(Round *round, const LhSeedGroup *group)
+static void rely_on_throttle(LhSeedRound *round, const LhSeedGroup *group)
 {
     g_autofree char *name = g_strconcat("throttles/", group->name, NULL);
 
     lh_plan_rely(round->plan, LH_KIND_ACCEPTED, name, group->throttle->mod_rev);
 }
 
-static void rely_on_seed(Round *round, const LhPoolItem *item)
+static void rely_on_seed(LhSeedRound *round, const LhPoolItem *item)
 {
     g_autofree char *name = g_strconcat("seeds/", item->name, NULL);
 
@@ -241,28 +191,32 @@ static gboolean remembers(const LhPoolAssignment *assignment, const char *json)
            strncmp(was, is, strcspn(was, "}")) == 0;
 }
 
-/* What the first load of a claim says; NULL: nobody knows. */
-static const char *window_of(const Round *round, const Group *at, const Pending *pending,
-                             const char *json)
+/* What the first load of a claim says; NULL: nobody knows. Of a group that moves the last acknowledgement has
+ * all that its holder granted. */
+static const char *window_of(const LhSeedRound *round, const LhSeedDecision *at, const char *json)
 {
     const LhThrottle *throttle = lh_seed_group_throttle(at->group);
     gint64 quiet = lh_window_quiet_ms(throttle->requests, throttle->period_ms,
                                       throttle->max_concurrent);
     gint64 since = MAX(at->owner_since, round->context->led_ms);
 
-    if (at->group->status == NULL && g_tree_nnodes(at->group->orders) == 0)
-        return "{}"; /* never held: whoever holds it writes the claim first */
-    if (at->owner == NULL && g_tree_nnodes(at->group->orders) == 0)
-        return at->owner_since < G_MAXINT64 && round->context->now_ms - since >= quiet ? "{}"
-                                                                                       : NULL;
-    if (at->lost || !at->moving || pending->ended == NULL || !remembers(pending->ended, json))
+    if (g_tree_nnodes(at->group->orders) == 0) {
+        if (at->group->status == NULL)
+            return "{}"; /* never held: whoever holds it writes the claim first */
+        return at->owner == NULL && at->owner_since < G_MAXINT64 &&
+                       round->context->now_ms - since >= quiet
+                   ? "{}"
+                   : NULL;
+    }
+    if (at->lost || !at->moving || at->last == NULL || !remembers(at->last, json) ||
+        lh_pool_answer(at->last) != LH_ITEM_EVICTED)
         return NULL;
-    return at->window;
+    return ((const LhItem *)at->last->item)->window;
 }
 
 /* ---- loading ---- */
 
-static LhAssignment load_order(const Round *round, const char *rule, const char *reason,
+static LhAssignment load_order(const LhSeedRound *round, const char *rule, const char *reason,
                                const char *json, const char *window)
 {
     return (LhAssignment){
@@ -278,8 +232,8 @@ static LhAssignment load_order(const Round *round, const char *rule, const char 
 }
 
 /* @claim: with the claim of its policy for this node; else that stands, or it has none. */
-static void load(Round *round, Group *at, const Pending *pending, const LhPoolNode *node,
-                 gboolean claim)
+static void load(LhSeedRound *round, LhSeedDecision *at, const LhSeedPending *pending,
+                 const LhPoolNode *node, gboolean claim)
 {
     const LhPoolItem *item = pending->item;
     const LhPoolAssignment *ended = pending->ended;
@@ -287,7 +241,7 @@ static void load(Round *round, Group *at, const Pending *pending, const LhPoolNo
     g_autofree char *name = g_strconcat(LH_POOL_MANAGER "/", node->id, "/", item->name, NULL);
     g_autofree char *registration = g_strconcat(LH_POOL_MANAGER "/", node->id, NULL);
     g_autofree char *retry = g_strconcat(LH_POOL_MANAGER "/", item->name, NULL);
-    const char *window = claim ? window_of(round, at, pending, json) : NULL;
+    const char *window = claim ? window_of(round, at, json) : NULL;
     LhAssignment order = load_order(round, at == NULL || claim ? "fewest-seeds" : "same-policy",
                                     at == NULL || claim ? "the manager with the fewest seeds"
                                                         : "the manager of its policy",
@@ -324,19 +278,28 @@ static gboolean asks_for_this(const LhPoolAssignment *assignment)
     return json != NULL && g_strcmp0(json, lh_pool_order(assignment)->seed) == 0;
 }
 
-static void put_seed_status(Round *round, const LhPoolItem *item, const char *owner,
+static void put_seed_status(LhSeedRound *round, const LhPoolItem *item, const char *owner,
                             const char *state, const char *message)
 {
     const LhStatus *present = (const LhStatus *)item->status;
     g_autofree char *name = g_strconcat("seeds/", item->name, "/" NAME, NULL);
-    LhCondition condition = {
-        .type = "Assigned",
-        .status = owner != NULL ? LH_CONDITION_TRUE : LH_CONDITION_FALSE,
-        .reason = state,
-        .message = message,
-        .since = round->context->now_ms,
+    LhCondition said[] = {
+        {
+            .type = "Assigned",
+            .status = owner != NULL ? LH_CONDITION_TRUE : LH_CONDITION_FALSE,
+            .reason = state,
+            .message = message,
+            .since = round->context->now_ms,
+        },
+        {
+            .type = "Parked",
+            .status = LH_CONDITION_TRUE,
+            .reason = "TooManyAttempts",
+            .message = message,
+            .since = round->context->now_ms,
+        },
     };
-    LhArray conditions = {1, sizeof condition, &condition};
+    LhArray conditions = {strcmp(state, "Parked") == 0 ? 2 : 1, sizeof said[0], said};
     LhStatus status = {
         .observed_revision = ((const LhAccepted *)item->subject)->revision,
         .conditions = &conditions,
@@ -350,14 +313,14 @@ static void put_seed_status(Round *round, const LhPoolItem *item, const char *ow
     for (guint i = 0; present != NULL && i < present->conditions->n; i++) {
         const LhCondition *was = lh_array_at(present->conditions, i);
         if (g_strcmp0(was->type, "Assigned") == 0 && g_strcmp0(present->state, state) == 0)
-            condition.since = was->since;
+            said[0].since = was->since;
     }
     lh_plan_put(round->plan, LH_KIND_STATUS, name, &status,
                 present == NULL ? 0 : present->o.mod_rev, "status", "%s", state);
 }
 
 /* It is not begun again until it is edited: its Status remembers that. */
-static void take_done(Round *round, const LhPoolAssignment *assignment)
+static void take_done(LhSeedRound *round, const LhPoolAssignment *assignment)
 {
     const LhPoolItem *item = assignment->of;
 
@@ -375,7 +338,7 @@ static void take_done(Round *round, const LhPoolAssignment *assignment)
     lh_plan_end(round->plan);
 }
 
-static void take_failed(Round *round, const LhPoolAssignment *assignment)
+static void take_failed(LhSeedRound *round, const LhPoolAssignment *assignment)
 {
     const LhPoolItem *item = assignment->of;
     const LhItem *said = (const LhItem *)assignment->item;
@@ -404,7 +367,7 @@ static void take_failed(Round *round, const LhPoolAssignment *assignment)
     lh_plan_end(round->plan);
 }
 
-static void take(Round *round, const LhPoolAssignment *assignment, const char *rule,
+static void take(LhSeedRound *round, const LhPoolAssignment *assignment, const char *rule,
                  const char *reason)
 {
     lh_plan_begin(round->plan);
@@ -416,8 +379,8 @@ static void take(Round *round, const LhPoolAssignment *assignment, const char *r
 
 /* ---- what is held ---- */
 
-static void evict(Round *round, const LhPoolAssignment *assignment, const char *rule,
-                  const char *reason)
+void lh_seed_plan_evict(LhSeedRound *round, const LhPoolAssignment *assignment, const char *rule,
+                        const char *reason)
 {
     lh_plan_begin(round->plan);
     lh_pool_evict(round->plan, assignment, round->context, NAME, rule, reason);
@@ -427,16 +390,15 @@ static void evict(Round *round, const LhPoolAssignment *assignment, const char *
 }
 
 /* The order as the seed and its policy are now; @claim: with the claim of the policy for this node. */
-static void update(Round *round, const LhPoolAssignment *assignment, Group *at, gboolean claim,
-                   const char *json)
+static void update(LhSeedRound *round, const LhPoolAssignment *assignment, LhSeedDecision *at,
+                   gboolean claim, const char *json)
 {
     const LhPoolItem *item = assignment->of;
     const LhAssignment *order = lh_pool_order(assignment);
-    const Pending pending = {.item = item};
     /* A window is only for a node that has not begun: who holds the policy has its own. */
     gboolean same = assignment->item == NULL && assignment->group == item->group;
     LhAssignment next = load_order(round, "in-place", "the seed or its policy was edited", json,
-                                   claim  ? window_of(round, at, &pending, json)
+                                   claim  ? window_of(round, at, json)
                                    : same ? order->window
                                           : NULL);
 
@@ -457,10 +419,10 @@ static void update(Round *round, const LhPoolAssignment *assignment, Group *at, 
 }
 
 /* A seed that runs asks for another policy, or for none. */
-static void change_policy(Round *round, const LhPoolAssignment *assignment, const char *json)
+static void change_policy(LhSeedRound *round, const LhPoolAssignment *assignment, const char *json)
 {
     const LhPoolItem *item = assignment->of;
-    Group *at = item->group == NULL ? NULL : group_at(round, item->group);
+    LhSeedDecision *at = item->group == NULL ? NULL : group_at(round, item->group);
 
     if (at == NULL) {
         update(round, assignment, NULL, FALSE, json);
@@ -474,26 +436,28 @@ static void change_policy(Round *round, const LhPoolAssignment *assignment, cons
              g_strcmp0(at->owner, assignment->node->id) == 0)
         update(round, assignment, at, FALSE, json);
     else
-        evict(round, assignment, "throttle-changed", "the seeds of its policy are elsewhere");
+        lh_seed_plan_evict(round, assignment, "throttle-changed",
+                           "the seeds of its policy are elsewhere");
 }
 
-static void plan_held(Round *round, const LhPoolAssignment *assignment)
+static void plan_held(LhSeedRound *round, const LhPoolAssignment *assignment)
 {
     const LhPoolItem *item = assignment->of;
     const LhAssignment *order = lh_pool_order(assignment);
-    Group *was = assignment->group == NULL ? NULL : group_at(round, assignment->group);
+    LhSeedDecision *was = assignment->group == NULL ? NULL : group_at(round, assignment->group);
     g_autofree char *json = NULL;
 
     if (order->action == LH_ACTION_EVICT || assignment->node->object == NULL)
         return;
     if (lh_pool_doubled(assignment)) {
-        evict(round, assignment, "doubled", "another manager has it, and had it first");
+        lh_seed_plan_evict(round, assignment, "doubled",
+                           "another manager has it, and had it first");
     } else if (item->subject == NULL) {
-        evict(round, assignment, "seed-deleted", "the seed was deleted");
+        lh_seed_plan_evict(round, assignment, "seed-deleted", "the seed was deleted");
     } else if (!lh_seed_wanted(item)) {
-        evict(round, assignment, "stopped", "the seed was stopped");
+        lh_seed_plan_evict(round, assignment, "stopped", "the seed was stopped");
     } else if (was != NULL && was->split && g_strcmp0(was->owner, assignment->node->id) != 0) {
-        evict(round, assignment, "split", "its policy is held by another manager");
+        lh_seed_plan_evict(round, assignment, "split", "its policy is held by another manager");
     } else {
         json = lh_seed_json(item);
         if (json == NULL)
@@ -508,7 +472,7 @@ static void plan_held(Round *round, const LhPoolAssignment *assignment)
 
 /* ---- one seed ---- */
 
-static gboolean held_back(Round *round, const LhPoolItem *item)
+static gboolean held_back(LhSeedRound *round, const LhPoolItem *item)
 {
     gboolean unknown;
     const LhRetry *retry = lh_pool_retry(item, &unknown);
@@ -530,7 +494,7 @@ static gboolean held_back(Round *round, const LhPoolItem *item)
 }
 
 /* A manager of that name may come back; *until: how long it is waited for. */
-static gboolean in_grace(const Round *round, const LhPoolAssignment *ended, gint64 *until)
+static gboolean in_grace(const LhSeedRound *round, const LhPoolAssignment *ended, gint64 *until)
 {
     const LhHealth *health = (const LhHealth *)ended->node->health;
 
@@ -541,9 +505,9 @@ static gboolean in_grace(const Round *round, const LhPoolAssignment *ended, gint
 }
 
 /* A seed that waits, with what it leaves. */
-static void wait_for_node(Round *round, const LhPoolItem *item, const LhPoolAssignment *ended)
+static void wait_for_node(LhSeedRound *round, const LhPoolItem *item, const LhPoolAssignment *ended)
 {
-    Pending pending = {item, ended};
+    LhSeedPending pending = {item, ended};
     gint64 until;
 
     if (held_back(round, item))
@@ -561,12 +525,12 @@ static void wait_for_node(Round *round, const LhPoolItem *item, const LhPoolAssi
         note(round, item, "wait-grace", "its manager may come back (failureGrace)");
         return;
     }
-    Unit unit = {.one = pending, .size = 1, .priority = lh_seed_spec(item)->priority};
+    LhSeedUnit unit = {.one = pending, .size = 1, .priority = lh_seed_spec(item)->priority};
     g_array_append_val(round->units, unit);
 }
 
 /* TRUE: it may be what the seed leaves, when that goes elsewhere. */
-static gboolean plan_ended(Round *round, const LhPoolAssignment *assignment, gboolean first)
+static gboolean plan_ended(LhSeedRound *round, const LhPoolAssignment *assignment, gboolean first)
 {
     const LhPoolItem *item = assignment->of;
     gboolean load = lh_pool_order(assignment)->action == LH_ACTION_LOAD;
@@ -592,7 +556,7 @@ static gboolean plan_ended(Round *round, const LhPoolAssignment *assignment, gbo
     return FALSE;
 }
 
-static void plan_retry(Round *round, const LhPoolItem *item, gboolean live)
+static void plan_retry(LhSeedRound *round, const LhPoolItem *item, gboolean live)
 {
     if (item->retry == NULL || !lh_object_known(item->retry) ||
         (!live && (item->assignments != NULL || lh_seed_wanted(item))))
@@ -604,7 +568,7 @@ static void plan_retry(Round *round, const LhPoolItem *item, gboolean live)
     lh_plan_end(round->plan);
 }
 
-static void plan_seed(Round *round, const LhPoolItem *item)
+static void plan_seed(LhSeedRound *round, const LhPoolItem *item)
 {
     const LhPoolAssignment *ended = NULL;
     gboolean held = FALSE, live = FALSE;
@@ -635,11 +599,11 @@ static void plan_seed(Round *round, const LhPoolItem *item)
         wait_for_node(round, item, ended);
 }
 
-static void plan_todo(Round *round)
+static void plan_todo(LhSeedRound *round)
 {
     for (GTreeNode *n = g_tree_node_first(round->pools->seeds->todo); n != NULL;
          n = g_tree_node_next(n)) {
-        if (full(round))
+        if (lh_seed_plan_full(round))
             return;
         plan_seed(round, g_tree_node_key(n));
     }
@@ -648,7 +612,7 @@ static void plan_todo(Round *round)
 /* ---- policies ---- */
 
 /* An order in place that the old holder has not read yet: it may still work by what it knew. */
-static gboolean has_unread(const Group *at, const LhPoolView *view)
+static gboolean has_unread(const LhSeedDecision *at, const LhPoolView *view)
 {
     const LhPoolNode *node = at->owner == NULL ? NULL : g_hash_table_lookup(view->nodes, at->owner);
 
@@ -662,15 +626,16 @@ static gboolean has_unread(const Group *at, const LhPoolView *view)
     return FALSE;
 }
 
-static void note_pending(Round *round, const Group *at, const char *rule, const char *reason)
+static void note_pending(LhSeedRound *round, const LhSeedDecision *at, const char *rule,
+                         const char *reason)
 {
     for (guint i = 0; round->plan->explain && i < at->pending->len; i++)
-        note(round, g_array_index(at->pending, Pending, i).item, rule, reason);
+        note(round, g_array_index(at->pending, LhSeedPending, i).item, rule, reason);
 }
 
 static gint by_priority(gconstpointer a, gconstpointer b)
 {
-    const Pending *x = a, *y = b;
+    const LhSeedPending *x = a, *y = b;
     gint64 p = lh_seed_spec(x->item)->priority, q = lh_seed_spec(y->item)->priority;
 
     if (p != q)
@@ -679,7 +644,7 @@ static gint by_priority(gconstpointer a, gconstpointer b)
 }
 
 /* To the node that holds the policy. */
-static void join(Round *round, Group *at)
+static void join(LhSeedRound *round, LhSeedDecision *at)
 {
     LhSeedPlace *place = lh_seed_places_find(round->places, at->node);
 
@@ -687,8 +652,12 @@ static void join(Round *round, Group *at)
         note_pending(round, at, "wait-manager", "the manager of its policy takes nothing new");
         return;
     }
-    for (guint i = 0; i < at->pending->len && !full(round); i++) {
-        const Pending *pending = &g_array_index(at->pending, Pending, i);
+    for (guint i = 0; i < at->pending->len && !lh_seed_plan_full(round); i++) {
+        const LhSeedPending *pending = &g_array_index(at->pending, LhSeedPending, i);
+        if (pending->ended != NULL && pending->ended->node == place->node) {
+            take(round, pending->ended, "evicted", "nothing of it is held there; it is begun anew");
+            continue;
+        }
         if (place->held >= place->limit) {
             round->missing++;
             note(round, pending->item, "wait-capacity", "the manager of its policy is full");
@@ -699,24 +668,25 @@ static void join(Round *round, Group *at)
     }
 }
 
-static void plan_group(Round *round, Group *at)
+static void plan_group(LhSeedRound *round, LhSeedDecision *at)
 {
-    const Pending *first;
+    const LhSeedPending *first;
     gint64 until;
 
     if (at->moving && at->loads > 0)
-        for (GTreeNode *n = g_tree_node_first(at->group->orders); n != NULL && !full(round);
-             n = g_tree_node_next(n)) {
+        for (GTreeNode *n = g_tree_node_first(at->group->orders);
+             n != NULL && !lh_seed_plan_full(round); n = g_tree_node_next(n)) {
             const LhPoolAssignment *assignment = g_tree_node_key(n);
             if (lh_pool_end(assignment) == LH_POOL_HELD && !at->unknown &&
                 lh_pool_order(assignment)->action == LH_ACTION_LOAD &&
                 !g_hash_table_contains(round->told, assignment->of))
-                evict(round, assignment, RULE_MOVED, "the seeds of its policy move together");
+                lh_seed_plan_evict(round, assignment, RULE_MOVED,
+                                   "the seeds of its policy move together");
         }
-    if (at->pending->len == 0 || full(round))
+    if (at->pending->len == 0 || lh_seed_plan_full(round))
         return;
     g_array_sort(at->pending, by_priority);
-    first = &g_array_index(at->pending, Pending, 0);
+    first = &g_array_index(at->pending, LhSeedPending, 0);
     if (at->claimed || at->unknown || at->split)
         note_pending(round, at, "wait-policy", "what is known of its policy is not settled");
     else if (at->moving && at->loads + at->evicts > 0)
@@ -732,19 +702,19 @@ static void plan_group(Round *round, Group *at)
         lh_plan_wake(round->plan, until);
         note_pending(round, at, "wait-grace", "its manager may come back (failureGrace)");
     } else {
-        Unit unit = {.group = at,
-                     .one = *first,
-                     .size = at->pending->len,
-                     .priority = lh_seed_spec(first->item)->priority};
+        LhSeedUnit unit = {.group = at,
+                           .one = *first,
+                           .size = at->pending->len,
+                           .priority = lh_seed_spec(first->item)->priority};
         g_array_append_val(round->units, unit);
     }
 }
 
 /* Of a policy that nobody holds any more: since when is what decides about its window. */
-static void plan_release(Round *round, const LhSeedGroup *group)
+static void plan_release(LhSeedRound *round, const LhSeedGroup *group)
 {
     gint64 since;
-    Group *at;
+    LhSeedDecision *at;
 
     if (g_tree_nnodes(group->orders) > 0 || group->status == NULL || is_unknown(group->status) ||
         round->pools->seeds->unknown_orders > 0)
@@ -770,23 +740,23 @@ static void plan_release(Round *round, const LhSeedGroup *group)
     }
 }
 
-static void plan_groups(Round *round)
+static void plan_groups(LhSeedRound *round)
 {
     for (GTreeNode *n = g_tree_node_first(round->pools->seeds->groups); n != NULL;
          n = g_tree_node_next(n)) {
         const LhSeedGroup *group = g_tree_node_key(n);
-        Group *at = g_hash_table_lookup(round->groups, group->name);
-        if (full(round))
+        LhSeedDecision *at = g_hash_table_lookup(round->groups, group->name);
+        if (lh_seed_plan_full(round))
             return;
         if (at != NULL)
             plan_group(round, at);
     }
 }
 
-static void plan_releases(Round *round)
+static void plan_releases(LhSeedRound *round)
 {
-    for (GTreeNode *n = g_tree_node_first(round->pools->seeds->groups); n != NULL && !full(round);
-         n = g_tree_node_next(n))
+    for (GTreeNode *n = g_tree_node_first(round->pools->seeds->groups);
+         n != NULL && !lh_seed_plan_full(round); n = g_tree_node_next(n))
         plan_release(round, g_tree_node_key(n));
 }
 
@@ -794,7 +764,7 @@ static void plan_releases(Round *round)
 
 static gint by_urgency(gconstpointer a, gconstpointer b)
 {
-    const Unit *x = a, *y = b;
+    const LhSeedUnit *x = a, *y = b;
 
     if (x->priority != y->priority)
         return x->priority > y->priority ? -1 : 1;
@@ -804,7 +774,7 @@ static gint by_urgency(gconstpointer a, gconstpointer b)
 }
 
 /* It stays where it was: what is there ends first, then it is loaded anew. */
-static void end_all(Round *round, const Unit *unit)
+static void end_all(LhSeedRound *round, const LhSeedUnit *unit)
 {
     const GArray *pending = unit->group == NULL ? NULL : unit->group->pending;
 
@@ -812,12 +782,12 @@ static void end_all(Round *round, const Unit *unit)
         take(round, unit->one.ended, "evicted", "nothing of it is held there");
         return;
     }
-    for (GTreeNode *n = g_tree_node_first(unit->group->group->orders); n != NULL && !full(round);
-         n = g_tree_node_next(n))
+    for (GTreeNode *n = g_tree_node_first(unit->group->group->orders);
+         n != NULL && !lh_seed_plan_full(round); n = g_tree_node_next(n))
         take(round, g_tree_node_key(n), "evicted", "nothing of it is held there");
 }
 
-static LhSeedPlace *place_for(Round *round, const Unit *unit)
+static LhSeedPlace *place_for(LhSeedRound *round, const LhSeedUnit *unit)
 {
     const LhPoolAssignment *ended = unit->one.ended;
     const LhRetry *retry = lh_pool_retry(unit->one.item, NULL);
@@ -834,13 +804,13 @@ static LhSeedPlace *place_for(Round *round, const Unit *unit)
                                                retry == NULL ? NULL : retry->node);
 }
 
-static void plan_units(Round *round)
+static void plan_units(LhSeedRound *round)
 {
     g_array_sort(round->units, by_urgency);
     for (guint i = 0; i < round->units->len; i++) {
-        const Unit *unit = &g_array_index(round->units, Unit, i);
+        const LhSeedUnit *unit = &g_array_index(round->units, LhSeedUnit, i);
         LhSeedPlace *place;
-        if (full(round))
+        if (lh_seed_plan_full(round))
             return;
         place = place_for(round, unit);
         if (place == NULL) {
@@ -860,195 +830,16 @@ static void plan_units(Round *round)
     }
 }
 
-/* ---- moving ---- */
-
-/* Known, live, and as people want it: it may be taken to another manager. */
-static gboolean may_move(const LhPoolAssignment *assignment)
-{
-    const LhAssignment *order = lh_pool_order(assignment);
-    const LhPoolItem *item = assignment->of;
-
-    return order != NULL && order->action == LH_ACTION_LOAD &&
-           lh_pool_answer(assignment) == LH_ITEM_LIVE && assignment->node->object != NULL &&
-           lh_seed_wanted(item) && assignment->group == item->group;
-}
-
-/* The node that all of it may be moved from; NULL: it may not be moved now. */
-static const LhPoolNode *group_may_move(Round *round, const LhSeedGroup *group)
-{
-    const LhPoolNode *node = NULL;
-    gint64 since;
-    const char *owner = lh_seed_group_owner(group, &since);
-    Group *at = g_hash_table_lookup(round->groups, group->name);
-
-    if (lh_seed_group_throttle(group) == NULL || is_unknown(group->status) || owner == NULL ||
-        round->pools->seeds->unknown_orders > 0 || (at != NULL && at->claimed))
-        return NULL;
-    for (GTreeNode *n = g_tree_node_first(group->orders); n != NULL; n = g_tree_node_next(n)) {
-        const LhPoolAssignment *assignment = g_tree_node_key(n);
-        if (!may_move(assignment) || (node != NULL && assignment->node != node) ||
-            g_hash_table_contains(round->told, assignment->of))
-            return NULL;
-        node = assignment->node;
-    }
-    return node != NULL && strcmp(owner, node->id) == 0 ? node : NULL;
-}
-
-static void evict_group(Round *round, const LhSeedGroup *group, const char *rule,
-                        const char *reason)
-{
-    for (GTreeNode *n = g_tree_node_first(group->orders); n != NULL && !full(round);
-         n = g_tree_node_next(n))
-        evict(round, g_tree_node_key(n), rule, reason);
-    round->moves = TRUE;
-}
-
-static gint by_assignment_key(gconstpointer a, gconstpointer b)
-{
-    return strcmp((*(const LhPoolAssignment *const *)a)->key,
-                  (*(const LhPoolAssignment *const *)b)->key);
-}
-
-/* Up to @n seeds without throttle from @node. */
-static void evict_free(Round *round, const LhPoolNode *node, gint64 n, const char *rule,
-                       const char *reason)
-{
-    g_autoptr(GPtrArray) list = g_ptr_array_new();
-
-    for (guint i = 0; i < node->assignments->len; i++) {
-        const LhPoolAssignment *assignment = node->assignments->pdata[i];
-        if (assignment->group == NULL && may_move(assignment) &&
-            !g_hash_table_contains(round->told, assignment->of))
-            g_ptr_array_add(list, (gpointer)assignment);
-    }
-    g_ptr_array_sort(list, by_assignment_key);
-    for (guint i = 0; i < list->len && (gint64)i < n && !full(round); i++) {
-        evict(round, list->pdata[i], rule, reason);
-        round->moves = TRUE;
-    }
-}
-
-static gboolean moves_now(Round *round)
-{
-    GHashTableIter iter;
-    gpointer at;
-
-    g_hash_table_iter_init(&iter, round->groups);
-    while (g_hash_table_iter_next(&iter, NULL, &at))
-        if (((Group *)at)->moving || ((Group *)at)->claimed || ((Group *)at)->pending->len > 0)
-            return TRUE;
-    return FALSE;
-}
-
-static gint64 leaves(const LhPoolNode *node)
-{
-    gint64 n = 0;
-
-    for (guint i = 0; i < node->assignments->len; i++) {
-        const LhPoolAssignment *assignment = node->assignments->pdata[i];
-        const LhAssignment *order = lh_pool_order(assignment);
-        n += order != NULL && order->action == LH_ACTION_EVICT;
-    }
-    return n;
-}
-
-static gboolean has_room(const Round *round, gboolean group, gint64 size)
-{
-    return lh_seed_places_best(round->places, group, size, NULL) != NULL;
-}
-
-/* One group, or one seed without throttle, of a node that is drained, at a time. */
-static void drain_node(Round *round, const LhPoolNode *node)
-{
-    if (node->object == NULL || leaves(node) > 0)
-        return;
-    for (GTreeNode *n = g_tree_node_first(round->pools->seeds->groups); n != NULL;
-         n = g_tree_node_next(n)) {
-        const LhSeedGroup *group = g_tree_node_key(n);
-        if (group_may_move(round, group) == node &&
-            has_room(round, TRUE, g_tree_nnodes(group->orders))) {
-            evict_group(round, group, RULE_DRAINED, "its manager is drained");
-            return;
-        }
-    }
-    if (has_room(round, FALSE, 1))
-        evict_free(round, node, 1, RULE_DRAINED, "its manager is drained");
-}
-
-static void plan_drains(Round *round)
-{
-    for (GTreeNode *n = g_tree_node_first(round->view->hosts); n != NULL; n = g_tree_node_next(n)) {
-        const LhPoolHost *host = lh_pool_record(n);
-        const LhNodePolicy *policy = lh_accepted_spec(host->policy, LH_KIND_NODEPOLICY);
-        for (guint i = 0; policy != NULL && policy->drain && i < host->nodes->len; i++)
-            if (!full(round))
-                drain_node(round, host->nodes->pdata[i]);
-    }
-}
-
-/* The group whose move from @high to a node with @gap fewer evens them best. */
-static const LhSeedGroup *best_group(Round *round, const LhPoolNode *high, gint64 gap,
-                                     const GHashTable *moved)
-{
-    const LhSeedGroup *best = NULL;
-    gint64 best_gain = 0;
-
-    for (GTreeNode *n = g_tree_node_first(round->pools->seeds->groups); n != NULL;
-         n = g_tree_node_next(n)) {
-        const LhSeedGroup *group = g_tree_node_key(n);
-        gint64 size = g_tree_nnodes(group->orders), gain = MIN(size, gap - size);
-        if (gain > best_gain && !g_hash_table_contains((GHashTable *)moved, group) &&
-            group_may_move(round, group) == high) {
-            best = group;
-            best_gain = gain;
-        }
-    }
-    return best;
-}
-
-static void rebalance_groups(Round *round, gint64 threshold)
-{
-    g_autoptr(GHashTable) moved = g_hash_table_new(NULL, NULL);
-
-    while (!full(round)) {
-        LhSeedPlace *low = lh_seed_places_best(round->places, TRUE, 1, NULL);
-        LhSeedPlace *high = lh_seed_places_fullest(round->places);
-        const LhSeedGroup *group;
-        gint64 size;
-        if (low == NULL || high == NULL || high->groups - low->groups <= threshold)
-            return;
-        group = best_group(round, high->node,
-                           MIN(high->groups - low->groups, low->limit - low->held + 1), moved);
-        if (group == NULL)
-            return;
-        size = g_tree_nnodes(group->orders);
-        g_hash_table_add(moved, (gpointer)group);
-        evict_group(round, group, RULE_REBALANCE, "another manager has fewer seeds");
-        high->groups -= size;
-        lh_seed_places_add(low, TRUE, size);
-    }
-}
-
-static void rebalance_free(Round *round, gint64 threshold)
-{
-    g_autofree gint64 *surplus = lh_seed_places_surplus(round->places, round->leaving, threshold);
-
-    for (guint i = 0; surplus != NULL && i < lh_seed_places_n(round->places); i++)
-        if (surplus[i] > 0)
-            evict_free(round, lh_seed_places_at(round->places, i)->node, surplus[i], RULE_REBALANCE,
-                       "another manager has fewer seeds");
-}
-
 /* ---- what is said ---- */
 
-static char *asked_message(const Round *round)
+static char *asked_message(const LhSeedRound *round)
 {
     g_autofree char *at = lh_time_format(MAX(0, round->settings->rebalance_at));
 
     return g_strdup_printf("asked for at %s", at);
 }
 
-static const LhCondition *said(const Round *round, const char *type)
+static const LhCondition *said(const LhSeedRound *round, const char *type)
 {
     const LhStatus *status = (const LhStatus *)lh_pools_status(round->pools, "settings", NAME,
                                                                NAME);
@@ -1063,7 +854,7 @@ static const LhCondition *said(const Round *round, const char *type)
 }
 
 /* A person asked for a rebalance that has not been carried out. */
-static gboolean is_asked(const Round *round)
+static gboolean is_asked(const LhSeedRound *round)
 {
     const LhCondition *done = said(round, "Rebalanced");
     g_autofree char *message = asked_message(round);
@@ -1073,28 +864,14 @@ static gboolean is_asked(const Round *round)
             g_strcmp0(done->message, message) != 0);
 }
 
-static void plan_moves(Round *round)
-{
-    gint64 threshold = round->asked ? 1 : round->settings->rebalance_threshold;
-
-    if (round->view == NULL || round->stopped)
-        return;
-    plan_drains(round);
-    if ((!round->settings->auto_rebalance && !round->asked) || round->stopped)
-        return;
-    if (!moves_now(round) && round->missing == 0)
-        rebalance_groups(round, threshold);
-    if (round->missing == 0)
-        rebalance_free(round, threshold);
-}
-
-static void plan_settings_status(Round *round)
+static void plan_settings_status(LhSeedRound *round)
 {
     const LhObject *present = lh_pools_status(round->pools, "settings", NAME, NAME);
     const LhObject *accepted = lh_pools_settings_object(round->pools, NAME);
     g_autofree char *missing = NULL, *asked = asked_message(round);
-    gboolean busy = round->asked && (round->moves || round->leaving > 0 || moves_now(round) ||
-                                     round->units->len > 0 || round->missing > 0);
+    gboolean busy = round->asked &&
+                    (round->moves || round->leaving > 0 || lh_seed_plan_moving(round) ||
+                     round->units->len > 0 || round->missing > 0);
     LhCondition conditions[2];
     guint n = 0;
 
@@ -1123,7 +900,7 @@ static void plan_settings_status(Round *round)
                       "%s", missing);
 }
 
-static void plan_seed_status(Round *round, const LhPoolItem *item)
+static void plan_seed_status(LhSeedRound *round, const LhPoolItem *item)
 {
     const LhStatus *present = (const LhStatus *)item->status;
     const char *owner, *state = lh_seed_state(item, &owner);
@@ -1153,14 +930,14 @@ static void plan_seed_status(Round *round, const LhPoolItem *item)
     lh_plan_end(round->plan);
 }
 
-static void plan_seed_statuses(Round *round)
+static void plan_seed_statuses(LhSeedRound *round)
 {
     for (GTreeNode *n = g_tree_node_first(round->pools->seeds->todo); n != NULL;
          n = g_tree_node_next(n)) {
         const LhPoolItem *item = g_tree_node_key(n);
         if (g_hash_table_contains(round->told, item))
             continue;
-        if (full(round))
+        if (lh_seed_plan_full(round))
             return;
         plan_seed_status(round, item);
     }
@@ -1169,7 +946,7 @@ static void plan_seed_statuses(Round *round)
 static void seed_allocator_plan(gconstpointer index, const LhPlanContext *context, LhPlan *plan)
 {
     const LhPools *pools = index;
-    Round round = {
+    LhSeedRound round = {
         .pools = pools,
         .view = lh_pools_view(pools, LH_POOL_MANAGER),
         .context = context,
@@ -1177,7 +954,7 @@ static void seed_allocator_plan(gconstpointer index, const LhPlanContext *contex
         .plan = plan,
         .groups = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, free_group),
         .told = g_hash_table_new(NULL, NULL),
-        .units = g_array_new(FALSE, FALSE, sizeof(Unit)),
+        .units = g_array_new(FALSE, FALSE, sizeof(LhSeedUnit)),
     };
 
     round.places = lh_seed_places_new(round.view);
@@ -1186,7 +963,7 @@ static void seed_allocator_plan(gconstpointer index, const LhPlanContext *contex
     plan_groups(&round);
     plan_units(&round);
     plan_releases(&round);
-    plan_moves(&round);
+    lh_seed_plan_moves(&round);
     plan_seed_statuses(&round);
     if (!round.stopped)
         plan_settings_status(&round);

@@ -23,19 +23,20 @@
 #define INV_POOL "cache"
 
 /* X(id, variable, name). */
-#define INV_GROUPS(X)                    \
-    X(FENCE, fence, "fence")             \
-    X(PLACEMENT, placement, "placement") \
-    X(RETENTION, retention, "retention") \
-    X(PROTOCOL, protocol, "protocol")    \
-    X(ADMISSION, admission, "admission") \
-    X(HEALTH, health, "health")          \
-    X(EXCLUSIVE, exclusive, "exclusive") \
-    X(RESTORE, restores, "restore")      \
-    X(CLEANER, cleaner, "cleaner")       \
-    X(MONITOR, monitor, "monitor")       \
+#define INV_GROUPS(X)                       \
+    X(FENCE, fence, "fence")                \
+    X(PLACEMENT, placement, "placement")    \
+    X(RETENTION, retention, "retention")    \
+    X(PROTOCOL, protocol, "protocol")       \
+    X(ADMISSION, admission, "admission")    \
+    X(HEALTH, health, "health")             \
+    X(EXCLUSIVE, exclusive, "exclusive")    \
+    X(RESTORE, restores, "restore")         \
+    X(CLEANER, cleaner, "cleaner")          \
+    X(MONITOR, monitor, "monitor")          \
     X(PARTITIONS, partitions, "partitions") \
-    X(DRAIN, drain, "drain")
+    X(DRAIN, drain, "drain")                \
+    X(SEEDS, seeds, "seeds")
 
 typedef enum {
 #define X(id, variable, name) INV_##id,

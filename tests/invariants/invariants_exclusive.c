@@ -135,9 +135,11 @@ static void check_begun(Inv *inv, const InvCommit *commit, const InvChange *chan
     else if (!inv_relied_on(inv, INV_EXCLUSIVE, commit, LH_KIND_NODE, node_name, node->mod_rev))
         inv_fail(inv, INV_EXCLUSIVE, "%s: its node's registration was not compared", change->key);
     if (strcmp(pool, "recovery") != 0) {
-        const char *plural = strcmp(pool, "indexer") == 0 ? "partitions/" : "seeds/";
-        g_autofree char *accepted = g_strconcat(plural, place.item, NULL);
-        check_backoff(inv, change, &place, pool, inv_get(inv, LH_KIND_ACCEPTED, accepted));
+        gboolean indexer = strcmp(pool, "indexer") == 0, manager = strcmp(pool, "manager") == 0;
+        g_autofree char *accepted = g_strconcat(indexer ? "partitions/" : "seeds/", place.item,
+                                                NULL);
+        check_backoff(inv, change, &place, pool,
+                      indexer || manager ? inv_get(inv, LH_KIND_ACCEPTED, accepted) : NULL);
         return;
     }
     inv->counters.tasks_begun++;

@@ -70,16 +70,6 @@ static gboolean is_of(const InvChange *change, const char *controller)
     return FALSE;
 }
 
-/* What a seed's crawl is told may change while it goes on. */
-static gboolean is_update(const InvChange *change)
-{
-    const LhAssignment *before = (const LhAssignment *)change->before;
-    const LhAssignment *after = (const LhAssignment *)change->after;
-    return g_str_has_prefix(change->name, "manager/") && before != NULL &&
-           lh_object_known(&before->o) && before->action == LH_ACTION_LOAD &&
-           after->action == LH_ACTION_LOAD && g_strcmp0(before->seed, after->seed) != 0;
-}
-
 static void check_assignment(Inv *inv, const InvFence *fence, const InvChange *change)
 {
     const LhAssignment *after = (const LhAssignment *)change->after;
@@ -95,7 +85,8 @@ static void check_assignment(Inv *inv, const InvFence *fence, const InvChange *c
     /* In an exclusive pool one controller orders both. */
     if (!inv_is_cache(change->name))
         evicts = after->action == LH_ACTION_EVICT;
-    if (is_update(change))
+    /* A seed that was edited is loaded over what it was: that is judged with the seeds. */
+    if (g_str_has_prefix(change->name, "manager/") && after->action == LH_ACTION_LOAD)
         return;
     if (evicts ? after->action != LH_ACTION_EVICT || change->before == NULL
                : after->action != LH_ACTION_LOAD || change->before != NULL)

@@ -296,6 +296,89 @@ static void drained_while_paused(History *h)
     put_move(h, NODE_A, "drained");
 }
 
+/* ---- seeds ---- */
+
+#define MANAGER(letter) "m" letter "-0000000" letter
+
+static void join_manager(History *h, const char *id, gint64 lease)
+{
+    g_autofree char *key = g_strconcat("actual/nodes/manager/", id, NULL);
+    g_autofree char *name = g_strndup(id, strlen(id) - 9);
+    put(h, lease, key,
+        "{\"name\":\"%s\",\"lease\":\"%016" G_GINT64_MODIFIER "x\",\"leaseTtl\":\"10s\"}", name,
+        (guint64)lease);
+    commit(h);
+}
+
+/* Adds to the transaction. */
+static void put_claim(History *h, const char *id)
+{
+    put(h, 0, "decided/status/throttles/slow/seed-allocator", "{\"owner\":\"%s\"}", id);
+}
+
+/* Adds to the transaction. */
+static void put_seed(History *h, const char *id, const char *seed, const char *action)
+{
+    g_autofree char *key = g_strdup_printf("decided/assignments/manager/%s/%s", id, seed);
+    put(h, 0, key,
+        "{\"action\":\"%s\",\"controller\":\"seed-allocator\",\"epoch\":%" G_GINT64_FORMAT
+        ",\"seed\":{\"url\":\"http://x/\",\"throttle\":{\"name\":\"slow\",\"requests\":1}}}",
+        action, h->epoch);
+}
+
+static void say_seed(History *h, gint64 lease, const char *id, const char *seed, const char *state,
+                     gint64 order)
+{
+    g_autofree char *key = g_strdup_printf("actual/items/manager/%s/%s", id, seed);
+    put(h, lease, key, "{\"state\":\"%s\",\"assignment\":%" G_GINT64_FORMAT "}", state, order);
+    commit(h);
+}
+
+/* Seed a of policy slow is ordered to leave manager a. */
+static gint64 seed_leaves(History *h)
+{
+    h->epoch = lead(h, "seed-allocator", LEADERS);
+    join_manager(h, MANAGER("a"), 0x1a);
+    join_manager(h, MANAGER("b"), 0x1b);
+    put_claim(h, MANAGER("a"));
+    put_seed(h, MANAGER("a"), "a", "load");
+    say_seed(h, 0x1a, MANAGER("a"), "a", "live", commit(h));
+    put_seed(h, MANAGER("a"), "a", "evict");
+    return commit(h);
+}
+
+static void a_policy_on_two_managers(History *h)
+{
+    seed_leaves(h);
+    put_claim(h, MANAGER("b"));
+    put_seed(h, MANAGER("b"), "b", "load");
+    commit(h);
+}
+
+static void a_seed_on_two_managers(History *h)
+{
+    gint64 order = seed_leaves(h);
+    say_seed(h, 0x1a, MANAGER("a"), "a", "evicted", order);
+    put_claim(h, MANAGER("b"));
+    put_seed(h, MANAGER("b"), "a", "load");
+    commit(h);
+}
+
+static void a_policy_that_nobody_claimed(History *h)
+{
+    gint64 order = seed_leaves(h);
+    say_seed(h, 0x1a, MANAGER("a"), "a", "evicted", order);
+    put_seed(h, MANAGER("b"), "b", "load");
+    commit(h);
+}
+
+static void an_eviction_taken_back(History *h)
+{
+    seed_leaves(h);
+    put_seed(h, MANAGER("a"), "a", "load");
+    commit(h);
+}
+
 /* ---- retention ---- */
 
 static void evicted_while_wanted(History *h)
@@ -666,6 +749,10 @@ static const Wrong wrongs[] = {
     ROW(DRAIN, drained_while_it_loads_elsewhere, "as drained, but no other live copy"),
     ROW(DRAIN, doubled_and_left_on_the_drained, "as doubled, but no other live copy"),
     ROW(DRAIN, drained_while_paused, "but its service is paused"),
+    ROW(SEEDS, a_policy_on_two_managers, "policy slow is on ma-0000000a too"),
+    ROW(SEEDS, a_seed_on_two_managers, "the seed is on ma-0000000a too"),
+    ROW(SEEDS, a_policy_that_nobody_claimed, "its policy slow is not claimed for that node"),
+    ROW(SEEDS, an_eviction_taken_back, "ordered to be evicted, and is loaded again"),
     ROW(MODEL, one_is_missing, "the history is not whole"),
     ROW(MODEL, the_beginning_is_missing, "the history is not whole"),
 };
@@ -761,6 +848,21 @@ static void good_drain_that_is_undone(void **state)
     moving(h);
     accept_spec(h, "nodepolicies/cache/node-a", "{\"drain\":false}");
     put_move(h, NODE_B, "doubled");
+    assert_good(h);
+}
+
+static void good_move_of_a_policy(void **state)
+{
+    (void)state;
+    g_autoptr(History) h = begin();
+    gint64 order = seed_leaves(h);
+    say_seed(h, 0x1a, MANAGER("a"), "a", "evicted", order);
+    del(h, "decided/assignments/manager/" MANAGER("a") "/a");
+    put_claim(h, MANAGER("b"));
+    put_seed(h, MANAGER("b"), "a", "load");
+    commit(h);
+    put_seed(h, MANAGER("b"), "b", "load");
+    commit(h);
     assert_good(h);
 }
 
@@ -937,6 +1039,7 @@ int main(void)
         cmocka_unit_test(good_beginning),
         cmocka_unit_test(good_eviction),
         cmocka_unit_test(good_drain),
+        cmocka_unit_test(good_move_of_a_policy),
         cmocka_unit_test(good_drain_that_is_undone),
         cmocka_unit_test(good_taking_back),
         cmocka_unit_test(good_loss_of_a_node),
