@@ -138,9 +138,9 @@ static void take_answer(Round *round, const LhPoolAssignment *assignment)
 {
     const LhItem *item = (const LhItem *)assignment->item;
     gboolean evicted = lh_pool_order(assignment)->action != LH_ACTION_LOAD;
-    const char *message = item->message != NULL && *item->message != '\0' ? item->message
-                          : item->state == LH_ITEM_DONE ? "the node ended it by itself"
-                                                        : "the node gave no reason";
+    gboolean silent = item->message == NULL || *item->message == '\0';
+    const char *message = silent && item->state == LH_ITEM_DONE ? "the node ended it by itself"
+                                                                : lh_attempts_words(item->message);
 
     lh_plan_begin(round->plan);
     lh_pool_take(round->plan, assignment, evicted ? "evicted" : "failed",
@@ -395,20 +395,13 @@ static const Wanted *movable(const Round *round, const LhPoolAssignment *assignm
     return g_hash_table_lookup(round->wanted, item->name);
 }
 
-static gboolean is_drained(const LhPoolNode *node)
-{
-    const LhNodePolicy *policy = lh_accepted_spec(node->host->policy, LH_KIND_NODEPOLICY);
-
-    return policy != NULL && policy->drain;
-}
-
 static gboolean move_drained(Round *round)
 {
     for (GTreeNode *n = g_tree_node_first(round->view->busy); n != NULL; n = g_tree_node_next(n)) {
         const LhPoolItem *item = lh_pool_record(n);
         for (guint i = 0; item->assignments != NULL && i < item->assignments->len; i++) {
             const LhPoolAssignment *assignment = g_ptr_array_index(item->assignments, i);
-            if (assignment->node->object == NULL || !is_drained(assignment->node) ||
+            if (assignment->node->object == NULL || !lh_pool_host_drained(assignment->node->host) ||
                 movable(round, assignment) == NULL)
                 continue;
             evict(round, assignment, "drained", "its indexer is drained");
@@ -585,8 +578,14 @@ void lh_indexers_plan(const LhPools *pools, const LhPlanContext *context, LhPlan
     plan_waiting(&round);
     plan_moves(&round);
     plan_statuses(&round);
-    if (!round.stopped)
+    if (!round.stopped) {
+        gboolean room = least_busy(&round, NULL) >= 0;
         plan_capacity(&round);
+        lh_pool_say_drained(round.view, NAME, room ? "Moving" : "NoRoom",
+                            room ? "one at a time goes to another indexer"
+                                 : "no other indexer takes a partition",
+                            context->now_ms, plan);
+    }
     g_hash_table_unref(round.wanted);
     g_array_unref(round.takers);
     g_free(round.loads);

@@ -148,7 +148,7 @@ static LhPoolHost *host_of(LhPoolView *view, const char *name)
 
 static void drop_host(LhPoolHost *host)
 {
-    if (host->policy != NULL || host->nodes->len != 0)
+    if (host->policy != NULL || host->drain_said != NULL || host->nodes->len != 0)
         return;
     g_tree_remove(host->pool->hosts, host);
     g_ptr_array_unref(host->nodes);
@@ -358,6 +358,34 @@ static void fold_policy(LhPools *pools, const char *name, const LhObject *accept
     drop_view(view);
 }
 
+/* @name: "<pool>/<node name>/<controller>" of a Status that says how a drain goes. */
+static gboolean fold_drained(LhPools *pools, const char *name, const LhObject *after)
+{
+    static const struct {
+        const char *pool, *controller;
+    } writers[] = {
+        {LH_POOL_RECOVERY, "recovery-assigner"},
+        {LH_POOL_INDEXER, "partition-allocator"},
+        {LH_POOL_MANAGER, "seed-allocator"},
+    };
+    g_auto(GStrv) parts = g_strsplit(name, "/", -1);
+    gboolean own = FALSE;
+    LhPoolView *view;
+    LhPoolHost *host;
+
+    for (guint i = 0; g_strv_length(parts) == 3 && i < G_N_ELEMENTS(writers); i++)
+        own = own || (strcmp(parts[0], writers[i].pool) == 0 &&
+                      strcmp(parts[2], writers[i].controller) == 0);
+    if (!own || *parts[1] == '\0')
+        return FALSE;
+    view = view_of(pools, parts[0]);
+    host = host_of(view, parts[1]);
+    hold(&host->drain_said, after);
+    drop_host(host);
+    drop_view(view);
+    return TRUE;
+}
+
 static gboolean fold_accepted(LhPools *pools, const char *name, const LhObject *after)
 {
     const char *rest;
@@ -428,6 +456,8 @@ static gboolean fold_status(LhPools *pools, const char *name, const LhObject *af
     static const char *const writers[] = {"/recovery-assigner", "/partition-allocator",
                                           "/seed-allocator"};
 
+    if (g_str_has_prefix(name, "nodepolicies/"))
+        return fold_drained(pools, name + strlen("nodepolicies/"), after);
     for (guint i = 0; i < G_N_ELEMENTS(plurals); i++) {
         if (!g_str_has_prefix(name, plurals[i]))
             continue;
@@ -586,6 +616,7 @@ static gboolean free_host(gpointer key, gpointer value, gpointer data)
     (void)key;
     (void)data;
     lh_object_unref(host->policy);
+    lh_object_unref(host->drain_said);
     g_ptr_array_unref(host->nodes);
     g_free(host->name);
     g_free(host);

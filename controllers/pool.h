@@ -79,8 +79,9 @@ struct LhPoolNode {
 struct LhPoolHost {
     char *name;
     LhPoolView *pool;
-    const LhObject *policy; /* Accepted of the NodePolicy, unknown or NULL */
-    GPtrArray *nodes;       /* LhPoolNode, in no order */
+    const LhObject *policy;     /* Accepted of the NodePolicy, unknown or NULL */
+    const LhObject *drain_said; /* what the pool's controller says of it: Status, unknown or NULL */
+    GPtrArray *nodes;           /* LhPoolNode, in no order */
 };
 
 struct LhPoolView {
@@ -192,6 +193,13 @@ typedef struct {
 
 /* The nodes that take new work, sorted by host name; free with g_array_unref. Borrows from @view. */
 GArray *lh_pool_takers(const LhPoolView *view);
+
+/* Its policy, which parses, says drain. */
+gboolean lh_pool_host_drained(const LhPoolHost *host);
+/* The condition Drained of each drained host of @view (may be NULL), as groups of @plan: True when nothing is
+ * assigned to any node of that name; else False, with how many are left, @reason, and @why in words. */
+void lh_pool_say_drained(const LhPoolView *view, const char *controller, const char *reason,
+                         const char *why, gint64 now_ms, LhPlan *plan);
 
 /* items{pool,state} and parked_items{pool}; @view may be NULL. */
 void lh_pool_gauges(const LhPoolView *view, const char *pool, LhGaugeFunc gauge, gpointer data);

@@ -150,7 +150,7 @@ static void take_failed(Round *round, const LhPoolAssignment *assignment)
 {
     const LhAssignment *order = lh_pool_order(assignment);
     const LhItem *item = (const LhItem *)assignment->item;
-    const char *message = item->message == NULL ? "the node gave no reason" : item->message;
+    const char *message = lh_attempts_words(item->message);
     gboolean evicted = order->action != LH_ACTION_LOAD;
 
     lh_plan_begin(round->plan);
@@ -462,6 +462,9 @@ static void recovery_assigner_plan(gconstpointer index, const LhPlanContext *con
     plan_busy(&round);
     plan_timeouts(&round);
     plan_waiting(&round);
+    if (!plan->more)
+        lh_pool_say_drained(round.view, NAME, "Running", "what runs there is let run to its end",
+                            context->now_ms, plan);
 }
 
 /* ---- gauges ---- */

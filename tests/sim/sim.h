@@ -445,6 +445,8 @@ void sim_check_unknown(const char *client, const LhTxnRequest *txn, gpointer sim
 void sim_check_mirror_applied(SimProcess *process, gint64 revision);
 void sim_check_mirror_still(SimProcess *process); /* it has not changed but by going on */
 void sim_check_mirror_regressed(SimProcess *process, gint64 from, gint64 to);
+/* Somebody has confirmed at @revision; unknown or NULL objects say nothing. */
+void sim_note_confirmation(Sim *sim, const LhObject *object, gint64 revision);
 /* It has read a marker of the revision. */
 void sim_check_newer_marker(SimProcess *process, gint64 revision);
 void sim_check_fold(SimProcess *process);

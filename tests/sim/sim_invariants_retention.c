@@ -41,12 +41,12 @@ static int lets_go(const SimChange *change)
                : -1;
 }
 
-static void note_confirmation(Sim *sim, const SimCommit *commit, const SimChange *change)
+void sim_note_confirmation(Sim *sim, const LhObject *object, gint64 revision)
 {
-    const LhConfirmation *said = (const LhConfirmation *)change->after;
-    if (change->kind == LH_KIND_CONFIRMATION && said != NULL && lh_object_known(change->after))
+    const LhConfirmation *said = (const LhConfirmation *)object;
+    if (said != NULL && lh_object_known(object))
         g_hash_table_replace(sim->confirmed, g_strdup(said->plan_hash),
-                             g_memdup2(&commit->commit->revision, sizeof(gint64)));
+                             g_memdup2(&revision, sizeof revision));
 }
 
 /* Of a restoration, and written in this history. */
@@ -69,6 +69,17 @@ static gboolean is_confirmed(const Sim *sim, const LhObject *object, gint64 revi
     return at != NULL && *at > revision;
 }
 
+/* The standing Brake that is about a marker of @revision. */
+static const LhBrake *brake_of_marker(const Sim *sim, gint64 revision)
+{
+    const LhBrake *brake = restored(sim, sim_get(sim, LH_KIND_BRAKE, names[1]));
+    g_autofree char *ending = g_strdup_printf("@%" G_GINT64_FORMAT, revision);
+    for (guint i = 0; brake != NULL && brake->markers != NULL && brake->markers[i] != NULL; i++)
+        if (g_str_has_suffix(brake->markers[i], ending))
+            return brake;
+    return NULL;
+}
+
 void sim_check_newer_marker(SimProcess *process, gint64 revision)
 {
     Sim *sim = process->sim;
@@ -80,8 +91,9 @@ void sim_check_newer_marker(SimProcess *process, gint64 revision)
     sim->counters.newer_markers++;
     if (process->regressed[1])
         return; /* since then */
+    const LhBrake *brake = brake_of_marker(sim, revision);
     process->regressed[1] = TRUE;
-    process->regressed_rev[1] = fake_etcd_revision(sim->server);
+    process->regressed_rev[1] = brake != NULL ? brake->revision : fake_etcd_revision(sim->server);
 }
 
 static void check_brake(Sim *sim, const SimChange *change)
@@ -131,7 +143,8 @@ static void after(Sim *sim, const SimCommit *commit)
     for (guint i = 0; i < commit->n; i++) {
         const SimChange *change = &commit->changes[i];
         int brake = brake_of(change);
-        note_confirmation(sim, commit, change);
+        if (change->kind == LH_KIND_CONFIRMATION)
+            sim_note_confirmation(sim, change->after, commit->commit->revision);
         if (brake >= 0 && commit->manager && restored(sim, change->after) != NULL)
             sim->counters.restored_brakes++;
         for (guint p = 0; p < sim->options.managers && brake >= 0; p++)

@@ -98,10 +98,12 @@ static void read_again(const LhKv *kv, gpointer data)
     InvChange change = inv_restored_key(&sim->model, kv);
     if (change.kind != LH_N_KINDS)
         g_array_index(sim->digests, guint64, 0) += digest_of(&change, kv);
+    if (change.kind == LH_KIND_CONFIRMATION)
+        sim_note_confirmation(sim, change.after, kv->mod_rev);
     inv_change_clear(&change);
 }
 
-/* A Confirmation that the backup does not have. */
+/* A Confirmation that the backup does not have; an earlier one of the same plan that it has is read again. */
 static gboolean is_lost(gpointer hash, gpointer revision, gpointer data)
 {
     (void)hash;

@@ -49,7 +49,10 @@ static gboolean jumped_since(const Sim *sim, gint64 ms)
  * measured. */
 gboolean sim_node_excused(const Sim *sim, const char *node, guint timeline)
 {
-    const gint64 *gone = node == NULL ? NULL : g_hash_table_lookup(sim->model.gone_ms, node);
+    g_autofree char *name = node == NULL ? NULL : lh_node_name_of(node);
+    const SimProcess *process = name == NULL ? NULL : sim_process_of_node((Sim *)sim, name);
+    g_autofree char *key = process == NULL ? NULL : g_strdup_printf("%s/%s", process->pool, node);
+    const gint64 *gone = key == NULL ? NULL : g_hash_table_lookup(sim->model.gone_ms, key);
     return timeline != fake_etcd_timeline(sim->server) ||
            (node != NULL && g_hash_table_contains(sim->by_hand, node)) ||
            (gone != NULL && jumped_since(sim, *gone));
