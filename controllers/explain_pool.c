@@ -4,6 +4,7 @@
 #include "controllers/partitions.h"
 #include "controllers/pool.h"
 #include "controllers/registry.h"
+#include "controllers/seeds.h"
 
 #include <string.h>
 
@@ -158,6 +159,26 @@ static void explain_partition(const LhPools *pools, const LhPartitionRecord *rec
              lh_partition_room_load(pools->partitions->room, record->seat), capacity);
 }
 
+/* Who holds its throttle policy: there it goes, or waits to go. */
+static void explain_seed(const LhPoolItem *item, GPtrArray *lines)
+{
+    const LhSeedGroup *group = item->group;
+    gint64 since;
+    const char *owner = group == NULL ? NULL : lh_seed_group_owner(group, &since);
+
+    if (lh_seed_done(item))
+        line(lines, "its crawl has ended; it begins again when it is edited");
+    if (group == NULL)
+        return;
+    if (group->throttle == NULL)
+        line(lines, "its throttle policy %s is not in force", group->name);
+    else if (!lh_object_known(group->throttle))
+        line(lines, "its throttle policy %s does not parse (%s): mend it", group->name,
+             lh_object_error(group->throttle));
+    line(lines, "its throttle policy %s is held by %s%s", group->name,
+         owner == NULL ? "nobody" : "node ", owner == NULL ? "" : owner);
+}
+
 GPtrArray *lh_explain_pool(gconstpointer index, const LhPlanContext *context, const char *pool,
                            const char *name, const char **state)
 {
@@ -185,6 +206,11 @@ GPtrArray *lh_explain_pool(gconstpointer index, const LhPlanContext *context, co
         const LhPartitionRecord *partition = lh_partitions_record(pools->partitions, name);
         if (partition != NULL)
             explain_partition(pools, partition, lines);
+    }
+    if (strcmp(pool, LH_POOL_MANAGER) == 0) {
+        if (item->subject != NULL && lh_object_known(item->subject))
+            *state = lh_seed_state(item, &owner);
+        explain_seed(item, lines);
     }
     explain_plans(index, context, item, lines);
     return lines;

@@ -2,6 +2,7 @@
  * seed-allocator: where seeds go, when they move, what their assignments say; and, on random fleets with plans
  * carried out in part and in any order, that a policy is never on two managers and that all ends even.
  */
+#include "controllers/explain.h"
 #include "controllers/seeds.h"
 #include "tests/unit/controllers/pool_world.h"
 
@@ -203,6 +204,34 @@ static void a_move_waits_for_all_and_hands_the_window_on(void **state)
     assert_null(load_of(world, "b")->window);
 }
 
+/* The one that was acknowledged last is stopped, and there is no manager for the others yet. */
+static void the_last_window_is_kept_until_it_is_handed_on(void **state)
+{
+    g_autoptr(World) world = fleet_of(1);
+
+    (void)state;
+    accept_seed(world, "a", "slow", "started");
+    accept_seed(world, "b", "slow", "started");
+    settle_seeds(world);
+    join_pool(world, LH_POOL_MANAGER, "n-00000001", "");
+    put(world, "decided/accepted/nodepolicies/manager/m0",
+        "{\"revision\":1,\"acceptedAt\":1,\"spec\":{\"drain\":true}}");
+    run(world, NAME);
+    put(world, "decided/accepted/nodepolicies/manager/n",
+        "{\"revision\":1,\"acceptedAt\":1,\"spec\":{\"cordon\":true}}");
+    accept_seed(world, "b", "slow", "stopped");
+    answer_with(world, "manager/m0-00000001/a", "evicted", ",\"window\":{\"granted\":[[9,1]]}");
+    run(world, NAME);
+    answer_with(world, "manager/m0-00000001/b", "evicted", ",\"window\":{\"granted\":[[7,2]]}");
+    run(world, NAME);
+    put(world, "decided/accepted/nodepolicies/manager/n",
+        "{\"revision\":1,\"acceptedAt\":1,\"spec\":{}}");
+    assert_true(step(world, NAME) > 0);
+    assert_string_equal(order_of(world, "manager/n-00000001/a")->window, "{\"granted\":[[7,2]]}");
+    settle_seeds(world);
+    assert_on(world, "b", NULL);
+}
+
 static void paused_stopped_done(void **state)
 {
     g_autoptr(World) world = fleet_of(1);
@@ -363,6 +392,27 @@ static void a_failed_load_waits_and_is_parked(void **state)
                         "Parked");
 }
 
+static void it_is_explained(void **state)
+{
+    g_autoptr(World) world = fleet_of(0);
+    const LhPlanContext context = {.now_ms = T0, .max_groups = G_MAXUINT};
+    const char *is;
+    g_autoptr(GPtrArray) lines = NULL;
+    gboolean why = FALSE, holder = FALSE;
+
+    (void)state;
+    accept_seed(world, "a", "slow", "started");
+    lines = lh_explain_pool(world->pools, &context, LH_POOL_MANAGER, "a", &is);
+    assert_non_null(lines);
+    assert_string_equal(is, "Waiting");
+    g_ptr_array_set_free_func(lines, g_free);
+    for (guint i = 0; i < lines->len; i++) {
+        why = why || strstr(lines->pdata[i], "rule wait-capacity: no manager has room") != NULL;
+        holder = holder || strstr(lines->pdata[i], "policy slow is held by nobody") != NULL;
+    }
+    assert_true(why && holder);
+}
+
 /* ---- random fleets ---- */
 
 /* What a policy's orders and the nodes' last words hold, on one node only. */
@@ -393,14 +443,28 @@ static void assert_not_split(const World *world)
 }
 
 /* Some of its groups, in any order. */
-static void step_partly(World *world, GRand *rand)
+static void carry_out(World *world, const LhPlan *plan, GRand *rand)
 {
-    g_autoptr(LhPlan) plan = plan_of(world, NAME);
     guint n = lh_plan_groups(plan), kept = n == 0 ? 0 : (guint)g_rand_int_range(rand, 0, (gint32)n);
 
     for (guint i = 0; i < kept; i++) {
         apply_group(world, plan, (guint)g_rand_int_range(rand, 0, (gint32)n));
         assert_not_split(world);
+    }
+}
+
+/* One plan after the other; sometimes what is left of an old one, that should have been fenced, comes too. */
+static void step_partly(World *world, LhPlan **old, GRand *rand)
+{
+    g_autoptr(LhPlan) plan = NULL;
+
+    if (*old != NULL && g_rand_boolean(rand))
+        carry_out(world, *old, rand);
+    plan = plan_of(world, NAME);
+    carry_out(world, plan, rand);
+    if (g_rand_int_range(rand, 0, 4) == 0) {
+        lh_plan_free(*old);
+        *old = g_steal_pointer(&plan);
     }
 }
 
@@ -488,6 +552,7 @@ static void random_fleets(void **state)
         g_hash_table_remove_all(released);
         g_autoptr(GRand) rand = g_rand_new_with_seed(seed);
         g_autoptr(World) world = fleet_of(2);
+        g_autoptr(LhPlan) old = NULL;
         for (guint i = 0; i < 4; i++) {
             g_autofree char *name = g_strdup_printf("p%u", i);
             accept_throttle(world, name, "{\"requests\":5,\"period\":\"1s\"}");
@@ -497,7 +562,7 @@ static void random_fleets(void **state)
             if (g_rand_boolean(rand))
                 managers_answer(world, rand);
             world->max_groups = (guint)g_rand_int_range(rand, 1, 40);
-            step_partly(world, rand);
+            step_partly(world, &old, rand);
             assert_not_split(world);
             if (i % 10 == 0)
                 assert_same_index(world, rand);
@@ -547,6 +612,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(seeds_of_a_policy_are_together),
         cmocka_unit_test(a_move_waits_for_all_and_hands_the_window_on),
+        cmocka_unit_test(the_last_window_is_kept_until_it_is_handed_on),
         cmocka_unit_test(paused_stopped_done),
         cmocka_unit_test(what_does_not_parse_is_left),
         cmocka_unit_test(a_lost_manager_is_left_when_it_has_failed),
@@ -554,6 +620,7 @@ int main(void)
         cmocka_unit_test(a_manual_rebalance_is_carried_out_once),
         cmocka_unit_test(a_group_that_fits_nowhere_waits),
         cmocka_unit_test(a_failed_load_waits_and_is_parked),
+        cmocka_unit_test(it_is_explained),
         cmocka_unit_test(random_fleets),
         cmocka_unit_test(a_large_fleet_moves_only_what_it_must),
     };
