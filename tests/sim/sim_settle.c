@@ -110,7 +110,7 @@ static gboolean is_live(const Sim *sim, const char *assignment, const LhReplica 
 /* One that is live, if there is one. */
 static const char *node_with(const Sim *sim, const LhReplica *replica)
 {
-    const GPtrArray *names = inv_assignments_of(&sim->model, replica->o.name);
+    const GPtrArray *names = inv_assignments_of(&sim->model, INV_POOL, replica->o.name);
     for (guint i = 0; names != NULL && i < names->len; i++)
         if (is_live(sim, names->pdata[i], replica))
             return names->pdata[i];
@@ -227,7 +227,7 @@ static char *check_leftovers(Sim *sim)
 
 static gboolean lives(const Sim *sim, const LhReplica *replica)
 {
-    const GPtrArray *places = inv_assignments_of(&sim->model, replica->o.name);
+    const GPtrArray *places = inv_assignments_of(&sim->model, INV_POOL, replica->o.name);
     for (guint i = 0; places != NULL && i < places->len; i++)
         if (is_live(sim, places->pdata[i], replica))
             return TRUE;
