@@ -59,7 +59,10 @@
       "a throttle is a bucket that is filled at each period's beginning: twice the burst")         \
     X(WINDOW_FORGOTTEN, "window-forgotten", 3,                                                     \
       "a policy is handed on as if nothing had been granted")                                      \
-    X(QUIET_FORGOTTEN, "quiet-forgotten", 3, "who does not know what was granted grants at once")
+    X(QUIET_FORGOTTEN, "quiet-forgotten", 3, "who does not know what was granted grants at once")  \
+    X(JOINS_MOVING, "joins-moving", 12, "a seed joins a policy's group that is being moved")       \
+    X(GROUP_SPLIT, "group-split", 3,                                                               \
+      "a policy's group is loaded elsewhere before all of it were evicted")
 
 typedef enum {
 #define X(name, text, seeds, what) LH_BUG_##name,

@@ -173,14 +173,14 @@ typedef struct {
     X(plans_written, "plans of partitions written", 750)         \
     X(partitions_taken, "partitions newly taken", 600)           \
     X(partitions_loaded, "partitions to indexers", 3000)         \
-    X(seed_edits, "edits of seeds", 1000)                        \
-    X(throttle_edits, "edits of throttles", 300)                 \
-    X(rebalances, "rebalances asked for", 300)                   \
-    X(seeds_begun, "seeds to crawl managers", 1000)              \
-    X(seed_moves, "seeds evicted", 500)                          \
-    X(windows_told, "windows handed on", 100)                    \
-    X(permits, "permits granted", 10000)                         \
-    X(permits_refused, "permits refused", 10000)                 \
+    X(seed_edits, "edits of seeds", 1500)                        \
+    X(throttle_edits, "edits of throttles", 500)                 \
+    X(rebalances, "rebalances asked for", 450)                   \
+    X(seeds_begun, "seeds to crawl managers", 4500)              \
+    X(seed_moves, "seeds evicted", 1000)                         \
+    X(windows_told, "windows handed on", 150)                    \
+    X(permits, "permits granted", 60000)                         \
+    X(permits_refused, "permits refused", 300000)                \
     X(registrations, "registrations", 1000)                      \
     X(mirror_checks, "mirrors compared", 95000)                  \
     X(fold_checks, "indexes folded anew", 610)                   \
