@@ -632,8 +632,8 @@ static void a_cache_node_serves_on(void **state)
 /* ---- a leader ---- */
 
 #define CLEANER  "snapshot-cleaner"
-#define ROUND_MS 500 /* until a deletion is answered */
-#define BIG      80  /* objects of one snapshot: their deletion takes longer than a lease */
+#define ROUND_MS 300 /* until a deletion is answered */
+#define BIG      120 /* objects of one snapshot: their deletion takes longer than a lease */
 #define FEW      4   /* and of one whose deletion ends, and is to be said, after the cut */
 
 typedef struct {
