@@ -142,7 +142,7 @@ static void plan_drains(LhSeedRound *round)
 
 /* The group whose move from @high to a node with @gap fewer evens them best. */
 static const LhSeedGroup *best_group(LhSeedRound *round, const LhPoolNode *high, gint64 gap,
-                                     const GHashTable *moved)
+                                     gint64 room, const GHashTable *moved)
 {
     const LhSeedGroup *best = NULL;
     gint64 best_gain = 0;
@@ -151,7 +151,8 @@ static const LhSeedGroup *best_group(LhSeedRound *round, const LhPoolNode *high,
          n = g_tree_node_next(n)) {
         const LhSeedGroup *group = g_tree_node_key(n);
         gint64 size = g_tree_nnodes(group->orders), gain = MIN(size, gap - size);
-        if (gain > best_gain && !g_hash_table_contains((GHashTable *)moved, group) &&
+        if (size <= room && gain > best_gain &&
+            !g_hash_table_contains((GHashTable *)moved, group) &&
             group_may_move(round, group) == high) {
             best = group;
             best_gain = gain;
@@ -171,8 +172,8 @@ static void rebalance_groups(LhSeedRound *round, gint64 threshold)
         gint64 size;
         if (low == NULL || high == NULL || high->groups - low->groups <= threshold)
             return;
-        group = best_group(round, high->node,
-                           MIN(high->groups - low->groups, low->limit - low->held + 1), moved);
+        group = best_group(round, high->node, high->groups - low->groups, low->limit - low->held,
+                           moved);
         if (group == NULL)
             return;
         size = g_tree_nnodes(group->orders);

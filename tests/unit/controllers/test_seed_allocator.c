@@ -147,7 +147,7 @@ static World *fleet_of(guint managers)
 static void seeds_of_a_policy_are_together(void **state)
 {
     g_autoptr(World) world = fleet_of(2);
-    g_autofree char *at = NULL;
+    g_autofree char *at = NULL, *one = NULL, *two = NULL;
     const LhAssignment *first, *second;
 
     (void)state;
@@ -166,7 +166,9 @@ static void seeds_of_a_policy_are_together(void **state)
                         "\"slow\",\"requests\":100,\"period\":\"1m\"}}");
     assert_string_equal(first->window, "{}"); /* nobody ever held it */
     assert_null(second->window);
-    assert_string_not_equal(manager_of(world, "f1"), manager_of(world, "f2"));
+    one = manager_of(world, "f1");
+    two = manager_of(world, "f2");
+    assert_string_not_equal(one, two);
     assert_int_equal(step(world, NAME), 0);
     assert_string_equal(((const LhStatus *)lookf(world, "decided/status/seeds/a/" NAME))->state,
                         "Live");
