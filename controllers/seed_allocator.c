@@ -18,6 +18,7 @@
  * nothing of it is deleted, so that the last acknowledgement, which has the whole window, is not lost.
  */
 #include "api/window.h"
+#include "base/planted.h"
 #include "base/units.h"
 #include "controllers/attempts.h"
 #include "controllers/registry.h"
@@ -654,6 +655,10 @@ static void join(LhSeedRound *round, LhSeedDecision *at)
     }
     for (guint i = 0; i < at->pending->len && !lh_seed_plan_full(round); i++) {
         const LhSeedPending *pending = &g_array_index(at->pending, LhSeedPending, i);
+        if (pending->ended != NULL && pending->ended->node == place->node) {
+            take(round, pending->ended, "evicted", "nothing of it is held there; it is begun anew");
+            continue;
+        }
         if (place->held >= place->limit) {
             round->missing++;
             note(round, pending->item, "wait-capacity", "the manager of its policy is full");
@@ -685,9 +690,10 @@ static void plan_group(LhSeedRound *round, LhSeedDecision *at)
     first = &g_array_index(at->pending, LhSeedPending, 0);
     if (at->claimed || at->unknown || at->split)
         note_pending(round, at, "wait-policy", "what is known of its policy is not settled");
-    else if (at->moving && at->loads + at->evicts > 0)
+    else if (at->moving && at->loads + at->evicts > 0 && !LH_BUG(JOINS_MOVING) &&
+             !LH_BUG(GROUP_SPLIT))
         note_pending(round, at, "wait-move", "the seeds of its policy are being moved");
-    else if (at->node != NULL)
+    else if (at->node != NULL && !(at->moving && LH_BUG(GROUP_SPLIT)))
         join(round, at);
     else if (round->pools->seeds->unknown_orders > 0)
         note_pending(round, at, "unknown", "an assignment of the pool does not parse: mend it");

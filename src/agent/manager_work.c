@@ -14,6 +14,7 @@
 #include "base/errors.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/planted.h"
 
 #include <string.h>
 
@@ -297,7 +298,7 @@ static gboolean read_window(const char *item, const LhAssignment *assignment, Lh
 {
     g_autoptr(GError) error = NULL;
     if (assignment->window == NULL)
-        return FALSE;
+        return LH_BUG(QUIET_FORGOTTEN); /* *@out is empty */
     if (lh_window_parse(assignment->window, out, &error))
         return TRUE;
     lh_log(LH_LOG_WARNING, "what was granted before is not known; the policy waits for one period",
@@ -439,8 +440,9 @@ static char *work_window(LhAgentWork *base, const char *item)
     const Seed *seed = g_hash_table_lookup(work->seeds, item);
     if (seed == NULL || seed->policy == NULL || seed->policy->name == NULL)
         return NULL;
-    LhWindow window;
-    lh_permits_window(seed->policy->permits, lh_mono_ms(work->env), &window);
+    LhWindow window = {0};
+    if (!LH_BUG(WINDOW_FORGOTTEN))
+        lh_permits_window(seed->policy->permits, lh_mono_ms(work->env), &window);
     return lh_window_print(&window);
 }
 

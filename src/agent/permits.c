@@ -11,6 +11,8 @@
  */
 #include "agent/permits.h"
 
+#include "base/planted.h"
+
 #include <string.h>
 
 #define FIRST_ROOM 64 /* a power of two, doubled */
@@ -115,9 +117,16 @@ static gint64 rounded_up(const LhPermits *p, gint64 time_ms)
     return part <= 1 ? time_ms : (time_ms / part + 1) * part;
 }
 
+static gboolean is_over(const LhPermits *p, gint64 time_ms)
+{
+    if (LH_BUG(PERMIT_BUCKET) && p->limits.period_ms > 0)
+        return time_ms / p->limits.period_ms < p->now_ms / p->limits.period_ms;
+    return time_ms + p->limits.period_ms < p->now_ms;
+}
+
 static void forget_grants(LhPermits *p)
 {
-    while (p->first < p->length && at(p, p->first)->time_ms + p->limits.period_ms < p->now_ms)
+    while (p->first < p->length && is_over(p, at(p, p->first)->time_ms))
         p->counted -= at(p, p->first++)->n;
 }
 

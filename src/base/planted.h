@@ -54,7 +54,15 @@
       "who did not see that etcd was restored deletes on")                                         \
     X(MASSES_UNBRAKED, "masses-unbraked", 24, "the brake of deletions counts nothing")             \
     X(LISTING_ERROR_EMPTY, "listing-error-empty", 12,                                              \
-      "a bucket's listing that failed is taken for an empty one")
+      "a bucket's listing that failed is taken for an empty one")                                  \
+    X(PERMIT_BUCKET, "permit-bucket", 3,                                                           \
+      "a throttle is a bucket that is filled at each period's beginning: twice the burst")         \
+    X(WINDOW_FORGOTTEN, "window-forgotten", 3,                                                     \
+      "a policy is handed on as if nothing had been granted")                                      \
+    X(QUIET_FORGOTTEN, "quiet-forgotten", 3, "who does not know what was granted grants at once")  \
+    X(JOINS_MOVING, "joins-moving", 12, "a seed joins a policy's group that is being moved")       \
+    X(GROUP_SPLIT, "group-split", 3,                                                               \
+      "a policy's group is loaded elsewhere before all of it were evicted")
 
 typedef enum {
 #define X(name, text, seeds, what) LH_BUG_##name,

@@ -45,13 +45,35 @@ static gboolean may_be_held(const Inv *inv, const LhObject *order)
     return !failed || inv_get(inv, LH_KIND_NODE, node) != NULL;
 }
 
+/* It was ordered away so that all of its policy goes elsewhere, has not answered, and people have not changed
+ * their minds since. */
+static gboolean is_moving(const Inv *inv, const LhObject *other, const char *item,
+                          const char *policy)
+{
+    static const char *const rules[] = {"rebalance", "drained", "moved-with-policy", NULL};
+    const LhAssignment *order = known_order(other);
+    g_autofree char *name = g_strconcat("seeds/", item, NULL);
+    const LhObject *accepted = inv_get(inv, LH_KIND_ACCEPTED, name);
+    const LhSeed *seed = lh_accepted_spec(accepted, LH_KIND_SEED);
+    return order != NULL && order->action == LH_ACTION_EVICT && order->rule != NULL &&
+           g_strv_contains(rules, order->rule) && seed != NULL && seed->state != LH_SEED_STOPPED &&
+           g_strcmp0(seed->throttle, policy) == 0 && accepted->mod_rev < other->mod_rev &&
+           may_be_held(inv, other);
+}
+
 static void check_other(Inv *inv, const InvChange *change, const InvPlace *place,
                         const char *policy, const LhObject *other)
 {
     g_auto(InvPlace) at = {0};
     g_autofree char *held = policy_of(known_order(other));
-    if (!inv_place(other->name, &at) || strcmp(at.node, place->node) == 0)
+    if (!inv_place(other->name, &at))
         return;
+    if (strcmp(at.node, place->node) == 0) {
+        if (policy != NULL && g_strcmp0(policy, held) == 0 &&
+            is_moving(inv, other, at.item, policy))
+            SAY("%s: policy %s is being moved away from there", change->key, policy);
+        return;
+    }
     if (strcmp(at.item, place->item) == 0)
         SAY("%s: the seed is on %s too", change->key, at.node);
     else if (policy != NULL && g_strcmp0(policy, held) == 0 && may_be_held(inv, other))

@@ -33,6 +33,7 @@
 #define LH_SIM_POOL       INV_POOL
 #define SIM_POOL_RECOVERY "recovery"
 #define SIM_POOL_INDEXER  "indexer"
+#define SIM_POOL_CRAWL    "manager"
 #define SIM_MAX_PROCESSES 64
 #define SIM_ROOT          "s3://bucket/" /* of the managers' object store */
 #define SIM_BACKUPS       3              /* the last of them is of the last change of a Brake */
@@ -40,6 +41,9 @@
 typedef struct Sim Sim;
 typedef struct SimWork SimWork;
 typedef struct SimRecovery SimRecovery;
+typedef struct SimCrawl SimCrawl;
+typedef struct SimGrants SimGrants;
+typedef struct SimSeeds SimSeeds;
 
 /* What can be switched off in a run, besides single occurrences. */
 #define SIM_PARTS(X)                    \
@@ -89,6 +93,7 @@ typedef struct {
 #define SIM_AGENTS   5
 #define SIM_RECOVERY 2 /* recovery nodes, after the agents of the cache pool */
 #define SIM_INDEXERS 3 /* after them */
+#define SIM_CRAWLERS 3 /* crawl managers, after them */
 #define SIM_MANAGERS 3
 #define SIM_CHAOS_MS (8 * 60 * 1000)
 
@@ -168,6 +173,14 @@ typedef struct {
     X(plans_written, "plans of partitions written", 750)         \
     X(partitions_taken, "partitions newly taken", 600)           \
     X(partitions_loaded, "partitions to indexers", 3000)         \
+    X(seed_edits, "edits of seeds", 1500)                        \
+    X(throttle_edits, "edits of throttles", 500)                 \
+    X(rebalances, "rebalances asked for", 450)                   \
+    X(seeds_begun, "seeds to crawl managers", 4500)              \
+    X(seed_moves, "seeds evicted", 1000)                         \
+    X(windows_told, "windows handed on", 150)                    \
+    X(permits, "permits granted", 60000)                         \
+    X(permits_refused, "permits refused", 300000)                \
     X(registrations, "registrations", 1000)                      \
     X(mirror_checks, "mirrors compared", 95000)                  \
     X(fold_checks, "indexes folded anew", 610)                   \
@@ -298,7 +311,7 @@ typedef struct SimProcess {
     guint disk_slow;  /* loads take so many times as long */
     gboolean disk_full;
     SimWork *work;         /* cache */
-    SimRecovery *recovery; /* recovery */
+    SimRecovery *recovery; /* the others */
     LhAgent *agent;
 } SimProcess;
 
@@ -330,7 +343,8 @@ gboolean sim_work_holds(SimWork *work, const char *item);
 /* Who works on a task. */
 typedef struct {
     gpointer owner;
-    char *node; /* id */
+    char *node;   /* id */
+    char *policy; /* of a seed with a throttle; else NULL */
     gint64 since_ms;
     guint timeline;
 } SimHand;
@@ -341,6 +355,45 @@ SimRecovery *sim_recovery_new(SimProcess *process);
 void sim_recovery_free(SimRecovery *work);
 LhAgentWork *sim_recovery_base(SimRecovery *work);
 void sim_people_recover(Sim *sim);
+/* What nobody can know of the node: it may work on although its work is given away. */
+gboolean sim_node_excused(const Sim *sim, const char *node, guint timeline);
+
+/* ---- a crawl manager's permits (sim_crawl.c) ---- */
+
+SimCrawl *sim_crawl_new(SimProcess *process, LhAgentWork *programs);
+void sim_crawl_free(SimCrawl *crawl);
+LhAgentWork *sim_crawl_base(SimCrawl *crawl);
+/* The programs were told to begin the seed, or that it has changed: its policy, or NULL. Borrowed. */
+const char *sim_crawl_told(SimCrawl *crawl, const char *seed, const LhAssignment *assignment);
+void sim_crawl_forget(SimCrawl *crawl, const char *seed);
+
+/* ---- what crawlers were really granted, over the whole fleet (sim_grants.c) ---- */
+
+typedef struct {
+    const char *policy, *node;                  /* @node: id of the holder */
+    guint timeline;                             /* of etcd, when it began to hold */
+    gint64 requests, period_ms, max_concurrent; /* as the holder knows them */
+} SimGrant;
+
+SimGrants *sim_grants_new(void);
+void sim_grants_free(SimGrants *grants);
+/* A permit is given at this moment; returns its number. Fails the run when it is one too many. */
+guint64 sim_grants_given(Sim *sim, const SimGrant *grant);
+void sim_grants_returned(Sim *sim, const char *policy, guint64 number);
+
+/* ---- seeds and throttles (sim_seeds.c) ---- */
+
+void sim_seeds_begin(Sim *sim);
+void sim_seeds_free(Sim *sim);
+void sim_seeds_edit(Sim *sim);
+void sim_seeds_edit_throttle(Sim *sim);
+void sim_seeds_ask_rebalance(Sim *sim);
+/* etcd was restored: people know what it has. */
+void sim_seeds_restored(Sim *sim);
+/* What is not as it should be yet; NULL: all is. g_free. */
+char *sim_seeds_check(Sim *sim);
+/* After a rebalance that a person asked for, too. */
+char *sim_seeds_uneven(Sim *sim);
 
 /* ---- the model (sim_model.c): that of tests/invariants, and what mirrors are compared with ---- */
 
@@ -481,6 +534,8 @@ struct Sim {
     guint tasks;         /* recovery tasks that were ever published */
     GHashTable *hands;   /* task → SimHand, of those that are worked on */
     GHashTable *by_hand; /* set of node ids whose registration somebody deleted by hand */
+    SimSeeds *seeds;
+    SimGrants *grants;
     SimBucket *bucket;
     guint64 random;        /* state of the main stream of choices */
     guint64 check_random;  /* … of what the checks choose, which must change nothing */

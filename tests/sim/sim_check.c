@@ -4,12 +4,29 @@
  */
 #include "sim.h"
 
+#include <string.h>
+
 static const SimInvariants *const groups[] = {
     &sim_invariants_fence,
     &sim_invariants_protocol,
     &sim_invariants_retention,
     &sim_invariants_cleaner,
 };
+
+static void count_seed(Sim *sim, const SimChange *change)
+{
+    const LhAssignment *before = (const LhAssignment *)change->before;
+    const LhAssignment *after = (const LhAssignment *)change->after;
+    if (after == NULL || !lh_object_known(change->after))
+        return;
+    if (before == NULL) {
+        sim->counters.seeds_begun++;
+        sim->counters.windows_told += after->window != NULL && strcmp(after->window, "{}") != 0;
+    } else if (lh_object_known(change->before) && before->action == LH_ACTION_LOAD &&
+               after->action == LH_ACTION_EVICT) {
+        sim->counters.seed_moves++;
+    }
+}
 
 static void count_change(Sim *sim, const SimChange *change)
 {
@@ -26,6 +43,9 @@ static void count_change(Sim *sim, const SimChange *change)
         counters->replicas++;
     else if (change->kind == LH_KIND_BRAKE && change->before == NULL)
         counters->brakes++;
+    else if (change->kind == LH_KIND_ASSIGNMENT &&
+             g_str_has_prefix(change->name, SIM_POOL_CRAWL "/"))
+        count_seed(sim, change);
 }
 
 static void count_judged(Sim *sim)

@@ -461,7 +461,8 @@ static void scatter_junk(Sim *sim)
         LH_KIND_REPLICA,         LH_KIND_RETRY,        LH_KIND_ASSIGNMENT,    LH_KIND_HEALTH,
         LH_KIND_BRAKE,           LH_KIND_STATUS,       LH_KIND_NODE,          LH_KIND_ITEM,
         LH_KIND_SEARCH,          LH_KIND_LEADER,       LH_KIND_EVENT,         LH_KIND_RESTORE,
-        LH_KIND_RESTOREPROGRESS, LH_KIND_RECOVERYTASK, LH_KIND_PARTITIONPLAN,
+        LH_KIND_RESTOREPROGRESS, LH_KIND_RECOVERYTASK, LH_KIND_PARTITIONPLAN, LH_KIND_SEED,
+        LH_KIND_THROTTLE,
     };
     if (sim_chance(sim, 20)) {
         put_junk(sim, strange[sim_below(sim, G_N_ELEMENTS(strange))]);
@@ -532,6 +533,7 @@ void sim_people_restored(Sim *sim)
         if (!service->exists)
             sim_later(sim, sim_between(sim, 500, 60000), ask_again, NULL, NULL, i);
     }
+    sim_seeds_restored(sim);
 }
 
 /* ---- operators ---- */
@@ -648,6 +650,9 @@ const SimActivity sim_people[] = {
     {"cordon", 90000, 0, cordon},
     {"drain", 50000, 0, drain},
     {"recover", 12000, 1, sim_people_recover},
+    {"edit seeds", 14000, 1, sim_seeds_edit},
+    {"edit throttles", 40000, 1, sim_seeds_edit_throttle},
+    {"ask for a rebalance", 60000, 1, sim_seeds_ask_rebalance},
     {"ask for a restore", 25000, 1, sim_restores_ask},
     {"withdraw a restore", 90000, 0, sim_restores_withdraw},
     {"attend", 15000, 1, attend},

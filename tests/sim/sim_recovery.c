@@ -1,6 +1,7 @@
 /*
- * A node's work without programs. In the pool recovery a task takes virtual time, is done or fails; in the pool
- * indexer a partition becomes live and stays so, or fails. It goes on while its
+ * A node's work without programs. In the pool recovery a task takes virtual time, is done or fails; in the pools
+ * indexer and manager a partition or a seed becomes live and stays so, or fails; what crawlers ask a crawl
+ * manager for is sim_crawl.c's. It goes on while its
  * agent's process is stopped, as a real program does, until the deadline that the agent named last: then
  * its watchdog ends it; and when the process dies. Who works on what is known here, apart from etcd: no
  * task may be in two hands at once.
@@ -16,6 +17,7 @@
 typedef struct {
     SimRecovery *work;
     char *task;
+    char *policy;                 /* of a seed with a throttle; else NULL */
     gboolean works, fails, stays; /* stays: it does not end by itself */
     LhTimer *end;                 /* of the director: when the program ends; NULL: it has */
     LhTimer *heard;               /* of the agent's process */
@@ -30,6 +32,7 @@ struct SimRecovery {
     GHashTable *things; /* task → Thing */
     LhTimer *deadline;  /* of the director; NULL: none was named, or it is past */
     gboolean named;     /* a deadline was named */
+    SimCrawl *crawl;    /* in the pool manager; else NULL */
 };
 
 /* ---- hands ---- */
@@ -42,21 +45,30 @@ static gboolean jumped_since(const Sim *sim, gint64 ms)
     return FALSE;
 }
 
-/* What nobody can know: etcd was restored, somebody deleted a registration by hand, or a leader's clock
- * jumped while it measured. */
+/* Etcd was restored, somebody deleted a registration by hand, or a leader's clock jumped while it
+ * measured. */
+gboolean sim_node_excused(const Sim *sim, const char *node, guint timeline)
+{
+    g_autofree char *name = node == NULL ? NULL : lh_node_name_of(node);
+    const SimProcess *process = name == NULL ? NULL : sim_process_of_node((Sim *)sim, name);
+    g_autofree char *key = process == NULL ? NULL : g_strdup_printf("%s/%s", process->pool, node);
+    const gint64 *gone = key == NULL ? NULL : g_hash_table_lookup(sim->model.gone_ms, key);
+    return timeline != fake_etcd_timeline(sim->server) ||
+           (node != NULL && g_hash_table_contains(sim->by_hand, node)) ||
+           (gone != NULL && jumped_since(sim, *gone));
+}
+
 static gboolean is_excused(const Sim *sim, const SimHand *hand)
 {
-    g_autofree char *node = hand->node == NULL ? NULL : g_strconcat("recovery/", hand->node, NULL);
-    const gint64 *gone = node == NULL ? NULL : g_hash_table_lookup(sim->model.gone_ms, node);
-    return hand->timeline != fake_etcd_timeline(sim->server) ||
-           (hand->node != NULL && g_hash_table_contains(sim->by_hand, hand->node)) ||
-           (gone != NULL && jumped_since(sim, *gone));
+    return sim_node_excused(sim, hand->node, hand->timeline);
 }
 
 static void hand_free(gpointer data)
 {
-    g_free(((SimHand *)data)->node);
-    g_free(data);
+    SimHand *hand = data;
+    g_free(hand->node);
+    g_free(hand->policy);
+    g_free(hand);
 }
 
 void sim_hands_init(Sim *sim)
@@ -71,6 +83,23 @@ void sim_hands_clear(Sim *sim)
     g_clear_pointer(&sim->by_hand, g_hash_table_unref);
 }
 
+/* All seeds of one policy are on one node. */
+static void check_policy(Sim *sim, const Thing *thing, const SimHand *hand)
+{
+    GHashTableIter iter;
+    gpointer key, value;
+    if (hand->policy == NULL)
+        return;
+    g_hash_table_iter_init(&iter, sim->hands);
+    while (g_hash_table_iter_next(&iter, &key, &value)) {
+        const SimHand *other = value;
+        if (g_strcmp0(other->policy, hand->policy) == 0 &&
+            g_strcmp0(other->node, hand->node) != 0 && !is_excused(sim, other))
+            sim_fail(sim, GROUP, "%s begins %s of %s; %s still crawls %s of it", hand->node,
+                     thing->task, hand->policy, other->node, (char *)key);
+    }
+}
+
 static void take(Thing *thing)
 {
     SimProcess *process = thing->work->process;
@@ -82,8 +111,10 @@ static void take(Thing *thing)
     SimHand *hand = g_new0(SimHand, 1);
     hand->owner = thing;
     hand->node = g_strdup(lh_agent_id(process->agent));
+    hand->policy = g_strdup(thing->policy);
     hand->since_ms = sim_now(sim);
     hand->timeline = fake_etcd_timeline(sim->server);
+    check_policy(sim, thing, hand);
     g_hash_table_replace(sim->hands, g_strdup(thing->task), hand);
     thing->works = TRUE;
     sim->counters.tasks_worked++;
@@ -104,9 +135,12 @@ static void thing_free(gpointer data)
 {
     Thing *thing = data;
     let_go(thing);
+    if (thing->work->crawl != NULL)
+        sim_crawl_forget(thing->work->crawl, thing->task);
     lh_timer_clear(thing->work->process->sim->director, &thing->end);
     lh_timer_clear(thing->work->process->env, &thing->heard);
     g_free(thing->task);
+    g_free(thing->policy);
     g_free(thing);
 }
 
@@ -161,8 +195,7 @@ static void work_attach(LhAgentWork *base, const LhWorkFuncs *funcs, gpointer da
     work->data = data;
 }
 
-static void work_load(LhAgentWork *base, const char *item,
-                      const LhAssignment *assignment G_GNUC_UNUSED)
+static void work_load(LhAgentWork *base, const char *item, const LhAssignment *assignment)
 {
     SimRecovery *work = (SimRecovery *)base;
     Sim *sim = work->process->sim;
@@ -176,18 +209,31 @@ static void work_load(LhAgentWork *base, const char *item,
     thing->work = work;
     thing->task = g_strdup(item);
     thing->fails = faults && sim_chance(sim, FAIL_PERCENT);
-    thing->stays = strcmp(work->process->pool, SIM_POOL_INDEXER) == 0;
+    thing->stays = strcmp(work->process->pool, SIM_POOL_RECOVERY) != 0;
     g_hash_table_replace(work->things, thing->task, thing);
+    if (work->crawl != NULL)
+        thing->policy = g_strdup(sim_crawl_told(work->crawl, item, assignment));
     if (work->named && work->deadline == NULL)
         return; /* its watchdog ends it before it begins, and nobody hears of that */
     take(thing);
     thing->end = lh_timer_in(sim->director, ms, on_end, thing);
 }
 
-static gboolean work_update(LhAgentWork *base G_GNUC_UNUSED, const char *item G_GNUC_UNUSED,
-                            const LhAssignment *assignment G_GNUC_UNUSED)
+static gboolean work_update(LhAgentWork *base, const char *item, const LhAssignment *assignment)
 {
-    return FALSE;
+    SimRecovery *work = (SimRecovery *)base;
+    Thing *thing = g_hash_table_lookup(work->things, item);
+    if (work->crawl == NULL || thing == NULL || sim_chance(work->process->sim, 20))
+        return FALSE; /* what it needs to know at its beginning has changed */
+    g_free(thing->policy);
+    thing->policy = g_strdup(sim_crawl_told(work->crawl, item, assignment));
+    SimHand *hand = g_hash_table_lookup(work->process->sim->hands, item);
+    if (hand != NULL && hand->owner == thing && g_strcmp0(hand->policy, thing->policy) != 0) {
+        g_free(hand->policy);
+        hand->policy = g_strdup(thing->policy);
+        check_policy(work->process->sim, thing, hand);
+    }
+    return TRUE;
 }
 
 static void stop(gpointer data)
@@ -266,6 +312,8 @@ SimRecovery *sim_recovery_new(SimProcess *process)
     work->base.v = &vtable;
     work->process = process;
     work->things = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, thing_free);
+    if (strcmp(process->pool, SIM_POOL_CRAWL) == 0)
+        work->crawl = sim_crawl_new(process, &work->base);
     return work;
 }
 
@@ -274,13 +322,14 @@ void sim_recovery_free(SimRecovery *work)
     if (work == NULL)
         return;
     g_hash_table_unref(work->things);
+    sim_crawl_free(work->crawl);
     lh_timer_clear(work->process->sim->director, &work->deadline);
     g_free(work);
 }
 
 LhAgentWork *sim_recovery_base(SimRecovery *work)
 {
-    return &work->base;
+    return work->crawl != NULL ? sim_crawl_base(work->crawl) : &work->base;
 }
 
 /* ---- people ---- */

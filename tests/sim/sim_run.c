@@ -241,9 +241,10 @@ static void add_process(Sim *sim, gboolean is_manager, guint slot)
         process->wall_offset_ms = 0;
     if (is_manager)
         return;
-    process->pool = slot < sim->options.agents                  ? LH_SIM_POOL
-                    : slot < sim->options.agents + SIM_RECOVERY ? SIM_POOL_RECOVERY
-                                                                : SIM_POOL_INDEXER;
+    process->pool = slot < sim->options.agents                                 ? LH_SIM_POOL
+                    : slot < sim->options.agents + SIM_RECOVERY                ? SIM_POOL_RECOVERY
+                    : slot < sim->options.agents + SIM_RECOVERY + SIM_INDEXERS ? SIM_POOL_INDEXER
+                                                                               : SIM_POOL_CRAWL;
     process->set = slot % 5 == 4 ? "extra" : "default";
     process->zone = slot % 2 == 0 ? "zone-a" : "zone-b";
     process->capacity_bytes = sim_agent_capacity(sim);
@@ -274,10 +275,12 @@ static void start_world(Sim *sim)
               sim->intensity);
     for (guint i = 0; i < sim->options.managers; i++)
         add_process(sim, TRUE, i);
-    for (guint i = 0; i < sim->options.agents + SIM_RECOVERY + SIM_INDEXERS; i++)
+    for (guint i = 0; i < sim->options.agents + SIM_RECOVERY + SIM_INDEXERS + SIM_CRAWLERS; i++)
         add_process(sim, FALSE, i);
     sim_hands_init(sim);
+    sim->grants = sim_grants_new();
     sim_people_begin(sim);
+    sim_seeds_begin(sim);
     for (guint i = 0; i < sim->n_processes; i++)
         sim_process_start(&sim->processes[i]);
     start_activities(sim, sim_people, FALSE);
@@ -324,6 +327,8 @@ static void end_world(Sim *sim)
     fake_etcd_free(sim->server);
     sim_faults_free(sim);
     sim_people_free(sim);
+    sim_seeds_free(sim);
+    sim_grants_free(sim->grants);
     sim_bucket_free(sim->bucket);
     sim_model_clear(sim);
     sim_trace_clear(sim);

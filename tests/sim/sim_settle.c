@@ -371,8 +371,9 @@ static char *check_partitions(Sim *sim)
 static char *restless(Sim *sim)
 {
     char *(*const checks[])(Sim * sim) = {
-        check_processes, check_leaders,   check_snapshots, check_replicas,   sim_restores_check,
-        check_leftovers, check_monitored, check_tasks,     check_partitions, check_drained,
+        check_processes,    check_leaders,   check_snapshots, check_replicas,
+        sim_restores_check, check_leftovers, check_monitored, check_tasks,
+        check_partitions,   check_drained,   sim_seeds_check,
     };
     char *why = NULL;
     for (guint i = 0; why == NULL && i < G_N_ELEMENTS(checks); i++)
@@ -380,7 +381,7 @@ static char *restless(Sim *sim)
     return why;
 }
 
-void sim_settle(Sim *sim)
+static void rest(Sim *sim)
 {
     gint64 end = sim_now(sim) + LONGEST_MS;
     gint64 rest_since = -1;
@@ -400,6 +401,29 @@ void sim_settle(Sim *sim)
             sim_fail(sim, GROUP, "no rest %d s after the faults ended: %s", LONGEST_MS / 1000,
                      why == NULL ? "never quiet for long" : why);
     }
+}
+
+/* What a person asks for brings the seeds where they belong, and a second time there is nothing to do. */
+static void rebalance_twice(Sim *sim)
+{
+    guint64 moves = 0;
+    for (guint i = 0; i < 2 && !sim->failed; i++) {
+        moves = sim->counters.seed_moves;
+        sim_seeds_ask_rebalance(sim);
+        rest(sim);
+        g_autofree char *uneven = sim->failed ? NULL : sim_seeds_uneven(sim);
+        if (uneven != NULL)
+            sim_fail(sim, GROUP, "after a rebalance: %s", uneven);
+    }
+    if (!sim->failed && sim->counters.seed_moves != moves)
+        sim_fail(sim, GROUP, "a second rebalance moved %" G_GUINT64_FORMAT " seeds",
+                 sim->counters.seed_moves - moves);
+}
+
+void sim_settle(Sim *sim)
+{
+    rest(sim);
+    rebalance_twice(sim);
     for (guint i = 0; i < sim->options.managers && !sim->failed; i++)
         sim_check_fold(&sim->processes[i]);
 }
