@@ -402,7 +402,8 @@ void lh_fleet_touch_replica(LhFleet *fleet, LhFleetReplica *replica)
     free = !assigned(replica);
     ends = (replica->fate.type == LH_FATE_KEEP && replica->fate.due_ms != G_MAXINT64) ||
            replica->fate.type == LH_FATE_GO;
-    set_bit(fleet->waiting, replica, LH_IN_WAITING, free && lh_fleet_replica_placeable(fleet, replica));
+    set_bit(fleet->waiting, replica, LH_IN_WAITING,
+            free && lh_fleet_replica_placeable(fleet, replica));
     set_bit(fleet->due_free, replica, LH_IN_DUE_FREE, free && ends && object != NULL);
     set_bit(fleet->due_assigned, replica, LH_IN_DUE_ASSIGNED, ends && has_load(replica));
     set_bit(fleet->moving, replica, LH_IN_MOVING, is_moving(replica));
@@ -679,6 +680,18 @@ void lh_fleet_touch_subject(LhFleet *fleet, LhFleetSubject *subject)
                                subject_todo(fleet, subject));
 }
 
+/* All is well with it, as far as it and its probes say. */
+static gboolean presence_well(const LhFleetPresence *presence)
+{
+    const LhNode *node = (const LhNode *)presence->node;
+    const LhHealth *health = (const LhHealth *)presence->health;
+    const LhObservation *probe = (const LhObservation *)presence->probe;
+
+    return health->state == LH_HEALTH_HEALTHY && health->missing_since < 0 &&
+           (!lh_object_known(&node->o) || node->state != LH_NODE_ERROR) &&
+           (probe == NULL || !lh_object_known(&probe->o) || probe->missing <= 0);
+}
+
 static gboolean presence_todo(const LhFleetPresence *presence)
 {
     const LhHealth *health = (const LhHealth *)presence->health;
@@ -686,9 +699,24 @@ static gboolean presence_todo(const LhFleetPresence *presence)
     if (presence->health != NULL && !lh_object_known(presence->health))
         return FALSE;
     if (presence->node != NULL)
-        return health == NULL || (health->missing_since >= 0 && health->state != LH_HEALTH_FAILED);
+        return health == NULL || (health->state != LH_HEALTH_FAILED && !presence_well(presence));
     /* Gone: until it is said to be failed; and then until that is forgotten. */
     return health != NULL || presence->assignments != 0;
+}
+
+void lh_fleet_fold_probe(LhFleet *fleet, const char *id, const LhObject *seen)
+{
+    const char *dot = strchr(id, '.'); /* a pool has none */
+    g_autofree char *key = dot == NULL ? NULL
+                                       : g_strdup_printf("%.*s/%s", (int)(dot - id), id, dot + 1);
+    LhFleetPresence *presence;
+
+    if (key == NULL)
+        return;
+    presence = lh_fleet_presence(fleet, key);
+    lh_fleet_hold(&presence->probe, seen);
+    lh_fleet_touch_presence(fleet, presence);
+    lh_fleet_drop_presence(fleet, presence);
 }
 
 void lh_fleet_touch_presence(LhFleet *fleet, LhFleetPresence *presence)
