@@ -298,8 +298,7 @@ static void keep_revokes_nothing(void **state)
     g_autoptr(World) world = world_new();
 
     (void)state;
-    put_settings(world, "failure-detector", "{\"onFailure\":\"keep\"}");
-    run(world, "admission");
+    put_settings(world, "failure-detector", "\"onFailure\":\"keep\"");
     put_probed(world, "recovery/r-00000001", "error");
     run(world, "failure-detector");
     const LhHealth *at = look(world, "decided/health/recovery/r-00000001");
