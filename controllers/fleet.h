@@ -227,10 +227,10 @@ typedef struct {
     GTree *due_assigned; /* LhFleetReplica by due time: a load that ends then */
     GTree *due_free;     /* LhFleetReplica by due time: unassigned, its object goes then */
     GTree *todo;         /* LhFleetReplica by name: answers, lost nodes, retries to look at */
-    GTree *moving;       /* LhFleetReplica, freshest first: a load of it is on a host that is drained,
+    GTree *moving;     /* LhFleetReplica, freshest first: a load of it is on a host that is drained,
                           * or it has several; those on lost nodes do not count */
-    GTree *drains;       /* LhFleetHost by name: drained, or its Status says so */
-    GTree *admit_todo;   /* LhFleetSubject by key */
+    GTree *drains;     /* LhFleetHost by name: drained, or its Status says so */
+    GTree *admit_todo; /* LhFleetSubject by key */
     GTree *health_todo;  /* LhFleetPresence by key */
     GTree *restore_todo; /* LhFleetRestore by name: to plan, or its progress is to be written */
     GTree *live_todo;    /* LhFleetRestored by replica: live, and its expiry is not set */

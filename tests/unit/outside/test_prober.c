@@ -41,17 +41,21 @@ static void send_answer(GOutputStream *out, const char *head, const char *body)
     g_output_stream_write_all(out, text, strlen(text), NULL, NULL, NULL);
 }
 
-static gboolean on_client(GSocketService *service, GSocketConnection *connection, GObject *source,
-                          gpointer data)
-{
-    Lab *lab = data;
-    GOutputStream *out = g_io_stream_get_output_stream(G_IO_STREAM(connection));
-    char request[1024] = {0};
+typedef struct {
+    Lab *lab;
+    GSocketConnection *connection;
+    char request[1024];
+} Client;
 
-    (void)service;
-    (void)source;
-    g_input_stream_read(g_io_stream_get_input_stream(G_IO_STREAM(connection)), request,
-                        sizeof request - 1, NULL, NULL);
+static void on_request(GObject *stream, GAsyncResult *result, gpointer data)
+{
+    Client *client = data;
+    Lab *lab = client->lab;
+    const char *request = client->request;
+    g_autoptr(GSocketConnection) connection = client->connection;
+    GOutputStream *out = g_io_stream_get_output_stream(G_IO_STREAM(connection));
+
+    g_input_stream_read_finish(G_INPUT_STREAM(stream), result, NULL);
     lab->asked++;
     if (g_str_has_prefix(request, "GET /hang ")) {
         g_ptr_array_add(lab->held, g_object_ref(connection));
@@ -74,6 +78,21 @@ static gboolean on_client(GSocketService *service, GSocketConnection *connection
     } else {
         send_answer(out, "200 OK", HEALTHY);
     }
+    g_free(client);
+}
+
+static gboolean on_client(GSocketService *service, GSocketConnection *connection, GObject *source,
+                          gpointer data)
+{
+    Client *client = g_new0(Client, 1);
+
+    (void)service;
+    (void)source;
+    client->lab = data;
+    client->connection = g_object_ref(connection);
+    g_input_stream_read_async(g_io_stream_get_input_stream(G_IO_STREAM(connection)),
+                              client->request, sizeof client->request - 1, G_PRIORITY_DEFAULT, NULL,
+                              on_request, client);
     return TRUE;
 }
 
@@ -201,8 +220,11 @@ static void nobody_there_is_a_miss(void **state)
 {
     Lab *lab = *state;
 
-    g_socket_listener_close(G_SOCKET_LISTENER(lab->service));
-    probe(lab, lab->port, "/ok", 3);
+    g_autoptr(GSocketListener) nobody = g_socket_listener_new();
+    guint16 port = g_socket_listener_add_any_inet_port(nobody, NULL, NULL);
+
+    g_socket_listener_close(nobody);
+    probe(lab, port, "/ok", 3);
     await(lab, "probe.cache.a", 3);
 }
 
