@@ -10,6 +10,12 @@
 #define LH_ATTEMPTS_FIRST_MS 10000
 #define LH_ATTEMPTS_CAP_MS   600000
 
+/* Why, in the words of the node that said so; borrowed. */
+static inline const char *lh_attempts_words(const char *said)
+{
+    return said != NULL && *said != '\0' ? said : "the node gave no reason";
+}
+
 /* Sets what follows from @retry->attempt, which is 1 or more, failed at @now_ms (epoch). */
 static inline void lh_attempts_failed(LhRetry *retry, gint64 now_ms)
 {

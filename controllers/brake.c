@@ -50,7 +50,8 @@ gboolean lh_brake_stands(const LhBraking *braking, LhBrakeCause cause, gint64 ex
            braking->context->now_ms - brake->confirmed_at <= STANDS_MS + extra_ms;
 }
 
-gboolean lh_brake_is_confirmed(const LhBraking *braking)
+/* Of the same plan, and given lately: its revision; 0: there is none. */
+static gint64 confirmed_rev(const LhBraking *braking)
 {
     const LhAccepted *accepted = g_hash_table_lookup(braking->fleet->confirmations,
                                                      braking->controller);
@@ -58,9 +59,29 @@ gboolean lh_brake_is_confirmed(const LhBraking *braking)
                                                           LH_KIND_CONFIRMATION);
 
     return confirmation != NULL && braking->present->cause != LH_BRAKE_HOLD &&
-           g_strcmp0(confirmation->plan_hash, braking->present->plan_hash) == 0 &&
-           accepted->revision > braking->present->revision && /* clocks differ */
-           braking->context->now_ms - accepted->accepted_at <= LH_BRAKE_WINDOW_MS;
+                   g_strcmp0(confirmation->plan_hash, braking->present->plan_hash) == 0 &&
+                   braking->context->now_ms - accepted->accepted_at <= LH_BRAKE_WINDOW_MS
+               ? accepted->revision
+               : 0;
+}
+
+gboolean lh_brake_is_confirmed(const LhBraking *braking)
+{
+    return confirmed_rev(braking) > braking->present->revision; /* clocks differ */
+}
+
+char *lh_brake_words(const LhBraking *braking)
+{
+    const LhBrake *brake = braking->present;
+    const char *message = brake->message == NULL ? "" : brake->message;
+    gint64 revision = brake->confirmed_at >= 0 ? 0 : confirmed_rev(braking);
+
+    return revision > 0 && revision <= brake->revision
+               ? g_strconcat(message,
+                             " once more: it was confirmed before it was put anew, and something "
+                             "of it had changed",
+                             NULL)
+               : g_strdup(message);
 }
 
 void lh_brake_confirm(const LhBraking *braking)

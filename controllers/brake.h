@@ -29,6 +29,9 @@ gboolean lh_brake_exceeds(gint64 count, gint64 whole, gint64 percent);
 char *lh_brake_restored_hash(const LhBraking *braking, const char *const *markers);
 /* Somebody has confirmed exactly that plan, after it was made and within ten minutes. */
 gboolean lh_brake_is_confirmed(const LhBraking *braking);
+/* Its message; where a Confirmation of its plan came before it was put, also that this one does not count:
+ * that a Brake was put anew says that something of it had changed, and the names are the same. g_free. */
+char *lh_brake_words(const LhBraking *braking);
 /* It is confirmed, as a Brake of @cause, was not made before etcd went back, and is not too old: it counts for
  * half an hour, and @extra_ms. */
 gboolean lh_brake_stands(const LhBraking *braking, LhBrakeCause cause, gint64 extra_ms);

@@ -171,9 +171,8 @@ static void take_failed(Round *round, const LhFleetAssignment *assignment)
     g_autofree char *name = g_strconcat(LH_POOL_CACHE "/", replica->name, NULL);
     gboolean counts = before != NULL && lh_object_known(&before->o) &&
                       !lh_fleet_retry_void(replica);
-    const char *message = stuck                   ? "it was loading for longer than stuckLoading"
-                          : item->message == NULL ? "the node gave no reason"
-                                                  : item->message;
+    const char *message = stuck ? "it was loading for longer than stuckLoading"
+                                : lh_attempts_words(item->message);
     LhRetry retry = {.attempt = (counts ? before->attempt : 0) + 1, .message = message};
 
     retry.node = assignment->node->host->name;

@@ -92,9 +92,8 @@ static gboolean may_stay(const LhFleetAssignment *assignment)
     if (!is_held(assignment) || !lh_object_known(node->object) ||
         lh_fleet_answer(assignment) != LH_ITEM_LIVE)
         return FALSE;
-    return health == NULL ||
-           (lh_object_known(&health->o) && health->state != LH_HEALTH_FAILURE &&
-            health->state != LH_HEALTH_FAILED);
+    return health == NULL || (lh_object_known(&health->o) && health->state != LH_HEALTH_FAILURE &&
+                              health->state != LH_HEALTH_FAILED);
 }
 
 const LhFleetAssignment *lh_drain_stayer(const LhFleetReplica *replica)

@@ -361,9 +361,26 @@ static void release(Round *round, const char *rule, const char *reason)
     lh_plan_end(round->plan);
 }
 
+/* Also of a Confirmation that does not count. */
+static void tell_braked(Round *round)
+{
+    const LhBraking own = braking(round);
+    g_autofree char *words = lh_brake_words(&own);
+    const LhCondition *said = round->status == NULL || round->status->conditions->n == 0
+                                  ? NULL
+                                  : lh_array_at(round->status->conditions, 0);
+
+    if (said != NULL && g_strcmp0(said->message, words) == 0)
+        return;
+    lh_plan_begin(round->plan);
+    put_status(round, 0, 0, words, "braked", words);
+    lh_plan_end(round->plan);
+}
+
 /* Who is to confirm a plan must be able to read it. */
 static void note_braked(Round *round, const Targets *frozen)
 {
+    tell_braked(round);
     lh_plan_note(round->plan, LH_KIND_BRAKE, "cache-evictor", "braked", "%s",
                  round->brake->message == NULL ? "" : round->brake->message);
     for (guint i = 0; round->plan->explain && i < frozen->len; i++) {

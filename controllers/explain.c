@@ -56,7 +56,8 @@ static void explain_assignment(const LhFleetAssignment *record, GPtrArray *lines
         return;
     }
     g_autofree char *since = lh_time_format(assignment->since);
-    *state = seen_as(record);
+    if (strcmp(*state, "Live") != 0)
+        *state = seen_as(record); /* of several, as a drain makes them, a live one is what counts */
     line(lines, "%s on node %s since %s, by %s, rule %s: %s",
          assignment->action == LH_ACTION_LOAD ? "assigned" : "ordered to be evicted",
          record->node->id, since,
@@ -71,6 +72,8 @@ static void explain_assignment(const LhFleetAssignment *record, GPtrArray *lines
         line(lines, "the node has not answered this order yet");
     if (lh_fleet_node_gone(record->node))
         line(lines, "the node's registration is gone");
+    if (record->node->host->draining)
+        line(lines, "the node is being drained");
 }
 
 static void explain_fate(const LhFleetReplica *replica, GPtrArray *lines)

@@ -99,6 +99,8 @@ static void explain_assignment(const LhPoolAssignment *assignment, GPtrArray *li
     else
         line(lines, "the node has not answered this order yet");
     explain_end(assignment, lines);
+    if (lh_pool_host_drained(assignment->node->host))
+        line(lines, "the node is being drained");
 }
 
 /* What the controllers of this index would do with it now. */

@@ -111,14 +111,6 @@ static GHashTable *all_wanted(const LhPools *pools, gint64 now_ms, LhPlan *plan)
 
 /* ---- what is answered, lost or not wanted ---- */
 
-static void delete_assignment(Round *round, const LhPoolAssignment *assignment, const char *rule,
-                              const char *reason)
-{
-    lh_plan_delete(round->plan, LH_KIND_ASSIGNMENT, assignment->object->name,
-                   assignment->object->mod_rev, rule, "%s", reason);
-    lh_pool_rely_on_end(round->plan, assignment);
-}
-
 static void count_failure(Round *round, const LhPoolAssignment *assignment, const char *message)
 {
     const LhPoolItem *item = assignment->of;
@@ -146,13 +138,13 @@ static void take_answer(Round *round, const LhPoolAssignment *assignment)
 {
     const LhItem *item = (const LhItem *)assignment->item;
     gboolean evicted = lh_pool_order(assignment)->action != LH_ACTION_LOAD;
-    const char *message = item->message != NULL && *item->message != '\0' ? item->message
-                          : item->state == LH_ITEM_DONE ? "the node ended it by itself"
-                                                        : "the node gave no reason";
+    gboolean silent = item->message == NULL || *item->message == '\0';
+    const char *message = silent && item->state == LH_ITEM_DONE ? "the node ended it by itself"
+                                                                : lh_attempts_words(item->message);
 
     lh_plan_begin(round->plan);
-    delete_assignment(round, assignment, evicted ? "evicted" : "failed",
-                      evicted ? "its indexer works on it no more" : message);
+    lh_pool_take(round->plan, assignment, evicted ? "evicted" : "failed",
+                 evicted ? "its indexer works on it no more" : message);
     if (!evicted && g_hash_table_contains(round->wanted, assignment->of->name))
         count_failure(round, assignment, message);
     lh_plan_end(round->plan);
@@ -161,7 +153,7 @@ static void take_answer(Round *round, const LhPoolAssignment *assignment)
 static void take_lost(Round *round, const LhPoolAssignment *assignment)
 {
     lh_plan_begin(round->plan);
-    delete_assignment(round, assignment, "node-failed", "its indexer has failed");
+    lh_pool_take(round->plan, assignment, "node-failed", "its indexer has failed");
     lh_plan_event(round->plan, LH_EVENT_WARNING, "IndexerLost", LH_KIND_PARTITION,
                   assignment->of->name, "its indexer %s has failed; goes to another",
                   assignment->node->id);
@@ -171,38 +163,10 @@ static void take_lost(Round *round, const LhPoolAssignment *assignment)
 static void evict(Round *round, const LhPoolAssignment *assignment, const char *rule,
                   const char *reason)
 {
-    LhAssignment order = *lh_pool_order(assignment);
-
-    order.action = LH_ACTION_EVICT;
-    order.since = round->context->now_ms;
-    order.controller = NAME;
-    order.epoch = round->context->epoch;
-    order.rule = rule;
-    order.reason = reason;
     lh_plan_begin(round->plan);
-    lh_plan_put(round->plan, LH_KIND_ASSIGNMENT, order.o.name, &order, order.o.mod_rev, rule, "%s",
-                reason);
-    lh_pool_rely_on_end(round->plan, assignment);
+    lh_pool_evict(round->plan, assignment, round->context, NAME, rule, reason);
     lh_plan_end(round->plan);
     round->moving++;
-}
-
-/* Of two orders for one partition the one that was there first stays. */
-static gboolean is_doubled(const LhPoolAssignment *assignment)
-{
-    const GPtrArray *all = assignment->of->assignments;
-    gboolean passed = FALSE;
-
-    for (guint i = 0; i < all->len; i++) {
-        const LhPoolAssignment *other = g_ptr_array_index(all, i);
-        passed = passed || other == assignment;
-        if (other == assignment || lh_pool_order(other) == NULL)
-            continue;
-        if (other->object->create_rev < assignment->object->create_rev ||
-            (other->object->create_rev == assignment->object->create_rev && !passed))
-            return TRUE;
-    }
-    return FALSE;
 }
 
 static gboolean may_go(const Round *round, const LhPoolItem *item)
@@ -235,7 +199,7 @@ static void plan_assignment(Round *round, const LhPoolAssignment *assignment)
             return;
         if (assignment->node->object == NULL)
             return; /* hears nothing: waits until it is said to have failed */
-        if (is_doubled(assignment))
+        if (lh_pool_doubled(assignment))
             evict(round, assignment, "doubled", "another indexer has it, and had it first");
         else if (may_go(round, assignment->of))
             evict(round, assignment, "not-used", "no plan uses this partition any more");
@@ -431,20 +395,13 @@ static const Wanted *movable(const Round *round, const LhPoolAssignment *assignm
     return g_hash_table_lookup(round->wanted, item->name);
 }
 
-static gboolean is_drained(const LhPoolNode *node)
-{
-    const LhNodePolicy *policy = lh_accepted_spec(node->host->policy, LH_KIND_NODEPOLICY);
-
-    return policy != NULL && policy->drain;
-}
-
 static gboolean move_drained(Round *round)
 {
     for (GTreeNode *n = g_tree_node_first(round->view->busy); n != NULL; n = g_tree_node_next(n)) {
         const LhPoolItem *item = lh_pool_record(n);
         for (guint i = 0; item->assignments != NULL && i < item->assignments->len; i++) {
             const LhPoolAssignment *assignment = g_ptr_array_index(item->assignments, i);
-            if (assignment->node->object == NULL || !is_drained(assignment->node) ||
+            if (assignment->node->object == NULL || !lh_pool_host_drained(assignment->node->host) ||
                 movable(round, assignment) == NULL)
                 continue;
             evict(round, assignment, "drained", "its indexer is drained");
@@ -621,8 +578,14 @@ void lh_indexers_plan(const LhPools *pools, const LhPlanContext *context, LhPlan
     plan_waiting(&round);
     plan_moves(&round);
     plan_statuses(&round);
-    if (!round.stopped)
+    if (!round.stopped) {
+        gboolean room = least_busy(&round, NULL) >= 0;
         plan_capacity(&round);
+        lh_pool_say_drained(round.view, NAME, room ? "Moving" : "NoRoom",
+                            room ? "one at a time goes to another indexer"
+                                 : "no other indexer takes a partition",
+                            context->now_ms, plan);
+    }
     g_hash_table_unref(round.wanted);
     g_array_unref(round.takers);
     g_free(round.loads);

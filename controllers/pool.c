@@ -6,6 +6,7 @@
 #include "controllers/pool.h"
 
 #include "controllers/partitions.h"
+#include "controllers/seeds.h"
 
 #include <string.h>
 
@@ -72,6 +73,7 @@ static LhPoolView *view_of(LhPools *pools, const char *name)
     view = g_new0(LhPoolView, 1);
     view->name = g_strdup(name);
     view->pools = pools;
+    view->is_manager = strcmp(name, LH_POOL_MANAGER) == 0;
     view->items = g_hash_table_new(g_str_hash, g_str_equal);
     view->assignments = g_hash_table_new(g_str_hash, g_str_equal);
     view->nodes = g_hash_table_new(g_str_hash, g_str_equal);
@@ -120,9 +122,10 @@ static LhPoolItem *item_of(LhPoolView *view, const char *name)
 
 static void drop_item(LhPoolItem *item)
 {
-    if (item->subject != NULL || item->retry != NULL || item->assignments != NULL)
+    if (item->subject != NULL || item->retry != NULL || item->assignments != NULL ||
+        item->status != NULL)
         return;
-    g_assert(!item->is_busy && !item->is_waiting);
+    g_assert(!item->is_busy && !item->is_waiting && !item->is_todo);
     g_hash_table_remove(item->pool->items, item->name);
     g_free(item->name);
     g_free(item);
@@ -145,7 +148,7 @@ static LhPoolHost *host_of(LhPoolView *view, const char *name)
 
 static void drop_host(LhPoolHost *host)
 {
-    if (host->policy != NULL || host->nodes->len != 0)
+    if (host->policy != NULL || host->drain_said != NULL || host->nodes->len != 0)
         return;
     g_tree_remove(host->pool->hosts, host);
     g_ptr_array_unref(host->nodes);
@@ -247,6 +250,13 @@ static gint64 age_of(const LhPoolItem *item)
     return task->end_offset < task->start_offset ? G_MININT64 : task->created_at;
 }
 
+static gboolean is_wanted(const LhPoolItem *item)
+{
+    if (item->subject == NULL || !lh_object_known(item->subject))
+        return FALSE;
+    return !item->pool->is_manager || lh_seed_wanted(item);
+}
+
 static void touch_item(LhPoolItem *item)
 {
     LhPoolView *view = item->pool;
@@ -256,10 +266,11 @@ static void touch_item(LhPoolItem *item)
         item->is_waiting = set_member(view->waiting, item, item->is_waiting, FALSE);
     item->sort_time = age;
     item->is_waiting = set_member(view->waiting, item, item->is_waiting,
-                                  item->subject != NULL && lh_object_known(item->subject) &&
-                                      !lh_pool_item_assigned(item));
+                                  is_wanted(item) && !lh_pool_item_assigned(item));
     item->is_busy = set_member(view->busy, item, item->is_busy,
                                item->assignments != NULL || item->retry != NULL);
+    if (view->is_manager)
+        lh_seeds_touch(view->pools->seeds, item);
 }
 
 static void touch_assignment(LhPoolAssignment *assignment)
@@ -309,6 +320,8 @@ static void fold_subject(LhPools *pools, const char *pool, const char *name, con
     LhPoolItem *item = item_of(view, name);
 
     hold(&item->subject, after);
+    if (view->is_manager)
+        lh_seeds_subject(pools->seeds, item);
     touch_item(item);
     drop_item(item);
     drop_view(view);
@@ -345,6 +358,34 @@ static void fold_policy(LhPools *pools, const char *name, const LhObject *accept
     drop_view(view);
 }
 
+/* @name: "<pool>/<node name>/<controller>" of a Status that says how a drain goes. */
+static gboolean fold_drained(LhPools *pools, const char *name, const LhObject *after)
+{
+    static const struct {
+        const char *pool, *controller;
+    } writers[] = {
+        {LH_POOL_RECOVERY, "recovery-assigner"},
+        {LH_POOL_INDEXER, "partition-allocator"},
+        {LH_POOL_MANAGER, "seed-allocator"},
+    };
+    g_auto(GStrv) parts = g_strsplit(name, "/", -1);
+    gboolean own = FALSE;
+    LhPoolView *view;
+    LhPoolHost *host;
+
+    for (guint i = 0; g_strv_length(parts) == 3 && i < G_N_ELEMENTS(writers); i++)
+        own = own || (strcmp(parts[0], writers[i].pool) == 0 &&
+                      strcmp(parts[2], writers[i].controller) == 0);
+    if (!own || *parts[1] == '\0')
+        return FALSE;
+    view = view_of(pools, parts[0]);
+    host = host_of(view, parts[1]);
+    hold(&host->drain_said, after);
+    drop_host(host);
+    drop_view(view);
+    return TRUE;
+}
+
 static gboolean fold_accepted(LhPools *pools, const char *name, const LhObject *after)
 {
     const char *rest;
@@ -367,8 +408,11 @@ static gboolean fold_accepted(LhPools *pools, const char *name, const LhObject *
         fold_table(pools, LH_KIND_ACCEPTED, name, after);
         fold_subject(pools, LH_POOL_MANAGER, rest, after);
         return TRUE;
-    case LH_KIND_SERVICE:
     case LH_KIND_THROTTLE:
+        lh_seeds_throttle(pools->seeds, rest, LH_KIND_ACCEPTED, after);
+        fold_table(pools, LH_KIND_ACCEPTED, name, after);
+        return TRUE;
+    case LH_KIND_SERVICE:
         fold_table(pools, LH_KIND_ACCEPTED, name, after);
         return TRUE;
     default: /* every other kind: no pool needs it */
@@ -383,6 +427,27 @@ static gboolean fold_task(LhPools *pools, const char *name, const LhObject *afte
     return TRUE;
 }
 
+static void fold_seed_status(LhPools *pools, const char *name, const LhObject *after)
+{
+    LhKind kind = LH_N_KINDS;
+    const char *controller;
+    g_autofree char *subject = NULL;
+
+    if (!lh_status_name_split(name, &kind, &subject, &controller) ||
+        strcmp(controller, "seed-allocator") != 0)
+        return;
+    if (kind == LH_KIND_THROTTLE) {
+        lh_seeds_throttle(pools->seeds, subject, LH_KIND_STATUS, after);
+    } else if (kind == LH_KIND_SEED) {
+        LhPoolView *view = view_of(pools, LH_POOL_MANAGER);
+        LhPoolItem *item = item_of(view, subject);
+        hold(&item->status, after);
+        touch_item(item);
+        drop_item(item);
+        drop_view(view);
+    }
+}
+
 static gboolean fold_status(LhPools *pools, const char *name, const LhObject *after)
 {
     static const char *const plurals[] = {"recoverytasks/", "partitions/", "seeds/", "throttles/",
@@ -391,10 +456,13 @@ static gboolean fold_status(LhPools *pools, const char *name, const LhObject *af
     static const char *const writers[] = {"/recovery-assigner", "/partition-allocator",
                                           "/seed-allocator"};
 
+    if (g_str_has_prefix(name, "nodepolicies/"))
+        return fold_drained(pools, name + strlen("nodepolicies/"), after);
     for (guint i = 0; i < G_N_ELEMENTS(plurals); i++) {
         if (!g_str_has_prefix(name, plurals[i]))
             continue;
         fold_table(pools, LH_KIND_STATUS, name, after);
+        fold_seed_status(pools, name, after);
         /* What others say of it changes no decision here. */
         for (guint w = 0; w < G_N_ELEMENTS(writers); w++)
             if (g_str_has_suffix(name, writers[w]))
@@ -428,6 +496,8 @@ static gboolean fold_assignment(LhPools *pools, const char *name, const LhObject
     if (assignment != NULL) {
         assignment->node->held += (after != NULL) - (assignment->object != NULL);
         hold(&assignment->object, after);
+        if (view->is_manager)
+            lh_seeds_order(pools->seeds, assignment);
         touch_assignment(assignment);
         drop_assignment(assignment);
     }
@@ -529,6 +599,7 @@ static gpointer pools_new(void)
 
     pools->views = g_hash_table_new(g_str_hash, g_str_equal);
     pools->partitions = lh_partitions_new();
+    pools->seeds = lh_seeds_new(pools);
     pools->settings = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
                                             (GDestroyNotify)lh_object_unref);
     pools->held = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
@@ -545,6 +616,7 @@ static gboolean free_host(gpointer key, gpointer value, gpointer data)
     (void)key;
     (void)data;
     lh_object_unref(host->policy);
+    lh_object_unref(host->drain_said);
     g_ptr_array_unref(host->nodes);
     g_free(host->name);
     g_free(host);
@@ -562,6 +634,7 @@ static void free_records(LhPoolView *view)
         LhPoolItem *item = record;
         lh_object_unref(item->subject);
         lh_object_unref(item->retry);
+        lh_object_unref(item->status);
         g_clear_pointer(&item->assignments, g_ptr_array_unref);
         g_free(item->name);
         g_free(item);
@@ -603,6 +676,7 @@ static void pools_free(gpointer index)
     for (guint i = 0; i < LH_N_KINDS; i++)
         g_clear_pointer(&pools->objects[i], g_hash_table_unref);
     lh_partitions_free(pools->partitions);
+    lh_seeds_free(pools->seeds);
     g_free(pools);
 }
 

@@ -27,6 +27,8 @@
 
 typedef struct LhPools LhPools;
 struct LhPartitions;
+typedef struct LhSeeds LhSeeds;
+typedef struct LhSeedGroup LhSeedGroup;
 typedef struct LhPoolView LhPoolView;
 typedef struct LhPoolItem LhPoolItem;
 typedef struct LhPoolAssignment LhPoolAssignment;
@@ -44,6 +46,10 @@ struct LhPoolItem {
     GPtrArray *assignments; /* LhPoolAssignment, sorted by node id; NULL when there are none */
     gint64 sort_time;       /* of waiting: see there */
     gboolean is_busy, is_waiting;
+    /* Of a seed (seeds.h): its Status by seed-allocator, unknown or NULL; the policy that it asks for. */
+    const LhObject *status;
+    LhSeedGroup *group;
+    gboolean is_todo;
 };
 
 struct LhPoolAssignment {
@@ -54,6 +60,9 @@ struct LhPoolAssignment {
     char *key; /* "<node>/<item>" */
     gint64 since;
     gboolean is_running;
+    /* Of a seed (seeds.h): the policy that the order says, and what it counts as. */
+    LhSeedGroup *group;
+    gboolean is_free_load, is_group_load, is_unknown;
 };
 
 struct LhPoolNode {
@@ -61,20 +70,23 @@ struct LhPoolNode {
     const LhObject *object; /* Node, unknown or NULL (gone) */
     const LhObject *health; /* NodeHealth, unknown or NULL */
     LhPoolHost *host;
-    GPtrArray *assignments; /* LhPoolAssignment, in no order */
-    gint64 held;            /* of them: those with an Assignment, whatever it says */
+    GPtrArray *assignments;         /* LhPoolAssignment, in no order */
+    gint64 held;                    /* of them: those with an Assignment, whatever it says */
+    gint64 free_seeds, group_seeds; /* of them: known loads of seeds without and with a throttle */
 };
 
 /* A node name: its restarts share a policy. */
 struct LhPoolHost {
     char *name;
     LhPoolView *pool;
-    const LhObject *policy; /* Accepted of the NodePolicy, unknown or NULL */
-    GPtrArray *nodes;       /* LhPoolNode, in no order */
+    const LhObject *policy;     /* Accepted of the NodePolicy, unknown or NULL */
+    const LhObject *drain_said; /* what the pool's controller says of it: Status, unknown or NULL */
+    GPtrArray *nodes;           /* LhPoolNode, in no order */
 };
 
 struct LhPoolView {
     char *name;
+    gboolean is_manager; /* seeds.h has more of it */
     LhPools *pools;
     GHashTable *items;       /* name -> LhPoolItem */
     GHashTable *assignments; /* "<node>/<item>" -> LhPoolAssignment */
@@ -84,7 +96,8 @@ struct LhPoolView {
      * decide about items that are not simply waiting is decided by walking these. */
     GTree *busy;
     /* LhPoolItem whose subject is known and that has no assignment, by sort_time and name: of a recovery
-     * task createdAt (an empty range first of all: G_MININT64), else 0. Retries do not matter here. */
+     * task createdAt (an empty range first of all: G_MININT64), else 0. Retries do not matter here. Of seeds
+     * those that shall be on a manager. */
     GTree *waiting;
     GTree *
         running; /* LhPoolAssignment: known loads without an answer that ends them, by since and key */
@@ -100,6 +113,7 @@ struct LhPools {
      * that is not held. */
     GHashTable *objects[LH_N_KINDS];
     struct LhPartitions *partitions; /* partitions.h */
+    LhSeeds *seeds;                  /* seeds.h */
 };
 
 extern const LhIndexType lh_pools_index;
@@ -150,6 +164,14 @@ LhPoolEnd lh_pool_end(const LhPoolAssignment *assignment);
  * op that deletes or changes it compares. Also for an op that takes away what is still HELD: an answer that
  * comes first then wins. */
 void lh_pool_rely_on_end(LhPlan *plan, const LhPoolAssignment *assignment);
+/* Of two orders for one item the one that was there first stays: TRUE of the others. */
+gboolean lh_pool_doubled(const LhPoolAssignment *assignment);
+/* Puts the op that orders @assignment to be evicted, and what it relies on, in the open group. */
+void lh_pool_evict(LhPlan *plan, const LhPoolAssignment *assignment, const LhPlanContext *context,
+                   const char *controller, const char *rule, const char *reason);
+/* Puts the op that deletes the Assignment, which may end, and what that relies on, in the open group. */
+void lh_pool_take(LhPlan *plan, const LhPoolAssignment *assignment, const char *rule,
+                  const char *reason);
 /* A group that deletes an item key which outlived its assignment (a `done` is put without a lease), if
  * @assignment is one. TRUE when there was. */
 gboolean lh_pool_sweep(LhPlan *plan, const LhPoolAssignment *assignment);
@@ -171,6 +193,13 @@ typedef struct {
 
 /* The nodes that take new work, sorted by host name; free with g_array_unref. Borrows from @view. */
 GArray *lh_pool_takers(const LhPoolView *view);
+
+/* Its policy, which parses, says drain. */
+gboolean lh_pool_host_drained(const LhPoolHost *host);
+/* The condition Drained of each drained host of @view (may be NULL), as groups of @plan: True when nothing is
+ * assigned to any node of that name; else False, with how many are left, @reason, and @why in words. */
+void lh_pool_say_drained(const LhPoolView *view, const char *controller, const char *reason,
+                         const char *why, gint64 now_ms, LhPlan *plan);
 
 /* items{pool,state} and parked_items{pool}; @view may be NULL. */
 void lh_pool_gauges(const LhPoolView *view, const char *pool, LhGaugeFunc gauge, gpointer data);

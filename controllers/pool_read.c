@@ -155,6 +155,47 @@ void lh_pool_rely_on_end(LhPlan *plan, const LhPoolAssignment *assignment)
     lh_plan_rely(plan, LH_KIND_HEALTH, id, node->health == NULL ? 0 : node->health->mod_rev);
 }
 
+gboolean lh_pool_doubled(const LhPoolAssignment *assignment)
+{
+    const GPtrArray *all = assignment->of->assignments;
+    gboolean passed = FALSE;
+
+    for (guint i = 0; i < all->len; i++) {
+        const LhPoolAssignment *other = g_ptr_array_index(all, i);
+        passed = passed || other == assignment;
+        if (other == assignment || lh_pool_order(other) == NULL)
+            continue;
+        if (other->object->create_rev < assignment->object->create_rev ||
+            (other->object->create_rev == assignment->object->create_rev && !passed))
+            return TRUE;
+    }
+    return FALSE;
+}
+
+void lh_pool_evict(LhPlan *plan, const LhPoolAssignment *assignment, const LhPlanContext *context,
+                   const char *controller, const char *rule, const char *reason)
+{
+    LhAssignment order = *lh_pool_order(assignment);
+
+    order.action = LH_ACTION_EVICT;
+    order.since = context->now_ms;
+    order.controller = controller;
+    order.epoch = context->epoch;
+    order.rule = rule;
+    order.reason = reason;
+    lh_plan_put(plan, LH_KIND_ASSIGNMENT, order.o.name, &order, order.o.mod_rev, rule, "%s",
+                reason);
+    lh_pool_rely_on_end(plan, assignment);
+}
+
+void lh_pool_take(LhPlan *plan, const LhPoolAssignment *assignment, const char *rule,
+                  const char *reason)
+{
+    lh_plan_delete(plan, LH_KIND_ASSIGNMENT, assignment->object->name, assignment->object->mod_rev,
+                   rule, "%s", reason);
+    lh_pool_rely_on_end(plan, assignment);
+}
+
 gboolean lh_pool_sweep(LhPlan *plan, const LhPoolAssignment *assignment)
 {
     const LhObject *item = assignment->item;
@@ -209,7 +250,7 @@ static const char *why_not(const LhPoolHost *host, const LhPoolNode *node)
     if (host->policy != NULL && policy == NULL)
         return "its policy does not parse";
     if (policy != NULL && (policy->cordon || policy->drain))
-        return "it is cordoned";
+        return policy->drain ? "it is being drained" : "it is cordoned";
     state = ((const LhNode *)node->object)->state;
     if (state != LH_NODE_ONLINE && state != LH_NODE_WAITING)
         return state == LH_NODE_PAUSED ? "it says it is paused" : "it reports an error";
@@ -259,6 +300,45 @@ GArray *lh_pool_takers(const LhPoolView *view)
             taker->limit = MIN(taker->limit, demand / (2 * (gint64)takers->len));
     }
     return takers;
+}
+
+/* ---- drains ---- */
+
+gboolean lh_pool_host_drained(const LhPoolHost *host)
+{
+    const LhNodePolicy *policy = lh_accepted_spec(host->policy, LH_KIND_NODEPOLICY);
+
+    return policy != NULL && policy->drain;
+}
+
+void lh_pool_say_drained(const LhPoolView *view, const char *controller, const char *reason,
+                         const char *why, gint64 now_ms, LhPlan *plan)
+{
+    if (view == NULL)
+        return;
+    for (GTreeNode *n = g_tree_node_first(view->hosts); n != NULL; n = g_tree_node_next(n)) {
+        const LhPoolHost *host = lh_pool_record(n);
+        gboolean drained = lh_pool_host_drained(host);
+        gint64 held = 0;
+        if (!drained && host->drain_said == NULL)
+            continue;
+        for (guint i = 0; i < host->nodes->len; i++)
+            held += ((const LhPoolNode *)g_ptr_array_index(host->nodes, i))->held;
+        g_autofree char *name = g_strdup_printf("nodepolicies/%s/%s/%s", view->name, host->name,
+                                                controller);
+        g_autofree char *message = held == 0 ? g_strdup("nothing is assigned to it")
+                                             : g_strdup_printf("%" G_GINT64_FORMAT " left: %s",
+                                                               held, why);
+        LhCondition condition = {
+            .type = "Drained",
+            .status = held == 0 ? LH_CONDITION_TRUE : LH_CONDITION_FALSE,
+            .reason = held == 0 ? "Empty" : reason,
+            .message = message,
+        };
+        lh_plan_status(plan, host->drain_said, name,
+                       drained ? ((const LhAccepted *)host->policy)->revision : 0, &condition,
+                       drained ? 1 : 0, now_ms);
+    }
 }
 
 /* ---- gauges ---- */

@@ -150,7 +150,7 @@ static void take_failed(Round *round, const LhPoolAssignment *assignment)
 {
     const LhAssignment *order = lh_pool_order(assignment);
     const LhItem *item = (const LhItem *)assignment->item;
-    const char *message = item->message == NULL ? "the node gave no reason" : item->message;
+    const char *message = lh_attempts_words(item->message);
     gboolean evicted = order->action != LH_ACTION_LOAD;
 
     lh_plan_begin(round->plan);
@@ -167,8 +167,7 @@ static void take_failed(Round *round, const LhPoolAssignment *assignment)
 static void take_lost(Round *round, const LhPoolAssignment *assignment)
 {
     lh_plan_begin(round->plan);
-    delete_assignment(round, assignment, "node-failed", "its node has failed");
-    lh_pool_rely_on_end(round->plan, assignment);
+    lh_pool_take(round->plan, assignment, "node-failed", "its node has failed");
     lh_plan_event(round->plan, LH_EVENT_WARNING, "RecoveryInterrupted", LH_KIND_RECOVERYTASK,
                   assignment->of->name, "its node %s has failed; goes to another",
                   assignment->node->id);
@@ -180,39 +179,11 @@ static void take_lost(Round *round, const LhPoolAssignment *assignment)
 static void evict(Round *round, const LhPoolAssignment *assignment, const char *rule,
                   const char *reason)
 {
-    LhAssignment order = *lh_pool_order(assignment);
-
-    order.action = LH_ACTION_EVICT;
-    order.since = round->context->now_ms;
-    order.controller = NAME;
-    order.epoch = round->context->epoch;
-    order.rule = rule;
-    order.reason = reason;
     lh_plan_begin(round->plan);
-    lh_plan_put(round->plan, LH_KIND_ASSIGNMENT, order.o.name, &order, order.o.mod_rev, rule, "%s",
-                reason);
-    lh_pool_rely_on_end(round->plan, assignment);
+    lh_pool_evict(round->plan, assignment, round->context, NAME, rule, reason);
     lh_plan_event(round->plan, LH_EVENT_WARNING, "RecoveryTakenAway", LH_KIND_RECOVERYTASK,
                   assignment->of->name, "taken away from %s: %s", assignment->node->id, reason);
     lh_plan_end(round->plan);
-}
-
-/* Of two orders for one item the one that was there first stays. */
-static gboolean is_doubled(const LhPoolAssignment *assignment)
-{
-    const GPtrArray *all = assignment->of->assignments;
-    gboolean passed = FALSE;
-
-    for (guint i = 0; i < all->len; i++) {
-        const LhPoolAssignment *other = g_ptr_array_index(all, i);
-        passed |= other == assignment;
-        if (other == assignment || lh_pool_order(other) == NULL)
-            continue;
-        if (other->object->create_rev < assignment->object->create_rev ||
-            (other->object->create_rev == assignment->object->create_rev && !passed))
-            return TRUE;
-    }
-    return FALSE;
 }
 
 /* Why a load that nobody has answered is to end, but for its age; NULL: it is not. */
@@ -228,7 +199,7 @@ static const char *unwanted(const LhPoolAssignment *assignment, const char **rea
         *reason = "its task asks for something else now";
         return "task-changed";
     }
-    if (is_doubled(assignment)) {
+    if (lh_pool_doubled(assignment)) {
         *reason = "another node has it, and had it first";
         return "doubled";
     }
@@ -491,6 +462,9 @@ static void recovery_assigner_plan(gconstpointer index, const LhPlanContext *con
     plan_busy(&round);
     plan_timeouts(&round);
     plan_waiting(&round);
+    if (!plan->more)
+        lh_pool_say_drained(round.view, NAME, "Running", "what runs there is let run to its end",
+                            context->now_ms, plan);
 }
 
 /* ---- gauges ---- */

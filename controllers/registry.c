@@ -4,17 +4,9 @@
 #include <string.h>
 
 static const LhController *const controllers[] = {
-    &lh_admission,
-    &lh_replica_creator,
-    &lh_cache_assigner,
-    &lh_cache_evictor,
-    &lh_snapshot_cleaner,
-    &lh_restore_manager,
-    &lh_recovery_assigner,
-    &lh_partition_allocator,
-    &lh_cluster_monitor,
-    &lh_failure_detector,
-    NULL,
+    &lh_admission,        &lh_replica_creator, &lh_cache_assigner,    &lh_cache_evictor,
+    &lh_snapshot_cleaner, &lh_restore_manager, &lh_recovery_assigner, &lh_partition_allocator,
+    &lh_seed_allocator,   &lh_cluster_monitor, &lh_failure_detector,  NULL,
 };
 
 const LhController *const *lh_controllers(void)

@@ -15,6 +15,7 @@ extern const LhController lh_cluster_monitor;
 extern const LhController lh_failure_detector;
 extern const LhController lh_recovery_assigner;
 extern const LhController lh_partition_allocator;
+extern const LhController lh_seed_allocator;
 
 /* NULL-ended, in the order in which people read them. */
 const LhController *const *lh_controllers(void);

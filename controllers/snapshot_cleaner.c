@@ -53,8 +53,8 @@ static void retire(Round *round, const LhDeletion *deletion, const LhObservation
                      object == NULL ? 0 : object->mod_rev);
     if (deletion->service != NULL)
         lh_plan_event(round->plan, LH_EVENT_NORMAL, "DataDeleted", LH_KIND_SERVICE,
-                      deletion->service, "snapshot %s: %" G_GINT64_FORMAT " objects at %s",
-                      deletion->o.name, seen->objects, deletion->uri);
+                      deletion->service, "snapshot %s: %s, objects: %" G_GINT64_FORMAT,
+                      deletion->o.name, deletion->uri, seen->objects);
     lh_plan_event(round->plan, LH_EVENT_NORMAL, "SnapshotDeleted", LH_KIND_SNAPSHOT,
                   deletion->o.name, "%s is deleted", deletion->uri);
     lh_plan_end(round->plan);
@@ -124,6 +124,7 @@ static void plan_status(Round *round)
     g_autofree char *dry = g_strdup_printf("would delete the data of %u snapshots and %u orphans; "
                                            "see the plan",
                                            cleaner->due->len, cleaner->orphans->len);
+    g_autofree char *words = cleaner->brake == NULL ? NULL : lh_brake_words(&round->braking);
     LhCondition conditions[2];
     guint n = 0;
 
@@ -132,7 +133,7 @@ static void plan_status(Round *round)
             .type = "Braked",
             .status = cleaner->brake != NULL ? LH_CONDITION_TRUE : LH_CONDITION_FALSE,
             .reason = cleaner->brake != NULL ? "Held" : "WithinLimit",
-            .message = cleaner->brake != NULL ? cleaner->brake->message : NULL,
+            .message = words,
         };
     if (cleaner->settings->dry_run)
         conditions[n++] = (LhCondition){.type = "DryRun",

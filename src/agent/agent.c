@@ -82,7 +82,7 @@ static const LhPool pools[] = {
     {.name = "cache", .search = TRUE, .supported = TRUE},
     {.name = "recovery", .exclusive = TRUE, .supported = TRUE, .ends = TRUE},
     {.name = "indexer", .exclusive = TRUE, .supported = TRUE},
-    {.name = "manager", .exclusive = TRUE, .supported = TRUE},
+    {.name = "manager", .exclusive = TRUE, .supported = TRUE, .permits = TRUE},
     {.name = "worker", .exclusive = TRUE, .supported = TRUE, .ends = TRUE},
 };
 

@@ -32,6 +32,8 @@ typedef struct {
     gboolean search; /* live items have search keys */
     gboolean supported; /* `leasehold agent` can run it in this build */
     gboolean ends;      /* an item ends by itself: done */
+    gboolean
+        permits; /* its nodes grant permits for items, which are held and can end by themselves */
 } LhPool;
 
 const LhPool *lh_pool_find(const char *name); /* NULL: there is no such pool */

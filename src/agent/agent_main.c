@@ -8,7 +8,10 @@
 #include "agent/agent.h"
 #include "agent/agent_http.h"
 #include "agent/cache_work.h"
+#include "agent/manager_work.h"
+#include "agent/permits_http.h"
 #include "agent/program_work.h"
+#include "agent/worker_watch.h"
 #include "base/config.h"
 #include "base/errors.h"
 #include "base/log.h"
@@ -47,11 +50,14 @@ static const LhSetting agent_settings[] = {
     {"onEvict", LH_SET_STRING, NULL, "CMD",
      "program run before a snapshot is removed, or to release an item; no shell"},
     {"exec", LH_SET_STRING, NULL, "CMD",
-     "recovery, worker: program run once for each item; indexer, manager: as long as it is held"},
+     "recovery, worker: program run once for each item; indexer, manager: as long as it is held; "
+     "manager: exit 0 is done"},
+    {"onWorkerFailed", LH_SET_STRING, NULL, "CMD",
+     "manager: program run when a worker has failed that held permits; no shell"},
     {"execTimeout", LH_SET_DURATION, "24h", NULL,
      "recovery, worker: after it a program of exec is killed; 0s is never"},
     {"hookTimeout", LH_SET_DURATION, "60s", NULL,
-     "after it a program of on-load or on-evict is killed"},
+     "after it a program of on-load, on-evict or on-worker-failed is killed"},
     {NULL, LH_SET_STRING, NULL, NULL, NULL},
 };
 
@@ -63,7 +69,8 @@ typedef struct {
     LhHttpServer *server;
     LhAgentHttp http;
     char *url, *prefix;
-    char **on_load, **on_evict, **exec;
+    char *permits_url;
+    char **on_load, **on_evict, **exec, **on_worker_failed;
     const LhPool *pool;
     LhEtcd *etcd;
     LhContact *contact;
@@ -71,6 +78,8 @@ typedef struct {
     LhHooks *hooks;
     LhCacheWork *cache; /* one of the two */
     LhProgramWork *programs;
+    LhManagerWork *manager; /* around the programs, in the pool manager */
+    LhWorkerWatch *workers; /* the same */
     LhAgent *agent;
     gboolean stopping;
     GError *refused;
@@ -113,6 +122,11 @@ static gboolean check_pool(const LhConfig *c, GError **error)
 static gboolean check_programs(const LhConfig *c, GError **error)
 {
     const LhPool *pool = lh_pool_find(lh_config_string(c, "pool"));
+    if (!pool->permits && lh_config_is_set(c, "onWorkerFailed"))
+        return bad(error, lh_config_source(c, "onWorkerFailed"), "has no use in the pool %s",
+                   pool->name);
+    if (pool->permits) /* grants permits without any program, too */
+        return TRUE;
     if (!pool->exclusive) {
         if (lh_config_is_set(c, "exec"))
             return bad(error, lh_config_source(c, "exec"), "has no use in the pool %s", pool->name);
@@ -207,6 +221,8 @@ static void on_registered(const char *id, gpointer data)
         lh_cache_work_set_node(p->cache, id);
     else
         lh_program_work_set_node(p->programs, id);
+    if (p->manager != NULL)
+        lh_manager_work_set_node(p->manager, id);
     p->http.registered = TRUE;
 }
 
@@ -253,13 +269,42 @@ static gboolean start_server(Program *p, GError **error)
     return find_url(p, error);
 }
 
+static void worker_failed(const char *worker, gpointer data)
+{
+    lh_manager_work_worker_failed(((Program *)data)->manager, worker);
+}
+
+static void worker_forgotten(const char *worker, gpointer data)
+{
+    lh_manager_work_worker_forgotten(((Program *)data)->manager, worker);
+}
+
+/* Around the programs, which are there. */
+static void start_manager(Program *p)
+{
+    p->hooks = lh_hooks_new(p->env);
+    const LhManagerWorkOptions options = {
+        .permits_url = p->permits_url,
+        .hooks = p->hooks,
+        .on_worker_failed = (const char *const *)p->on_worker_failed,
+        .hook_timeout_ms = lh_config_int(p->config, "hookTimeout"),
+        .metrics = p->metrics,
+    };
+    p->manager = lh_manager_work_new(p->env, lh_program_work_base(p->programs), &options);
+    lh_permits_routes(p->server, p->manager);
+}
+
 static gboolean start_programs(Program *p, GError **error)
 {
     const LhConfig *c = p->config;
     const char *directory = lh_config_string(c, "dataDir");
+    if (p->pool->permits)
+        p->permits_url = g_strconcat(p->url, LH_PERMITS_PATH, NULL);
     const LhProgramWorkOptions options = {
         .pool = p->pool->name,
         .ends = p->pool->ends,
+        .may_end = p->pool->permits,
+        .permits_url = p->permits_url,
         .exec = (const char *const *)p->exec,
         .on_load = (const char *const *)p->on_load,
         .on_evict = (const char *const *)p->on_evict,
@@ -271,6 +316,8 @@ static gboolean start_programs(Program *p, GError **error)
     if (directory != NULL && g_mkdir_with_parents(directory, 0755) != 0)
         return bad(error, lh_config_source(c, "dataDir"), "%s: %s", directory, g_strerror(errno));
     p->programs = lh_program_work_new(p->env, &options);
+    if (p->pool->permits)
+        start_manager(p);
     return TRUE;
 }
 
@@ -303,6 +350,14 @@ static gboolean start_cache(Program *p, GError **error)
     return TRUE;
 }
 
+static LhAgentWork *work_of(const Program *p)
+{
+    if (p->cache != NULL)
+        return lh_cache_work_base(p->cache);
+    return p->manager != NULL ? lh_manager_work_base(p->manager)
+                              : lh_program_work_base(p->programs);
+}
+
 /* Registers, now that etcd is known to take us. */
 static void on_reached(gpointer data)
 {
@@ -325,10 +380,11 @@ static void on_reached(gpointer data)
         .lease_ttl_s = (lh_config_int(c, "leaseTtl") + 999) / 1000,
         .metrics = p->metrics,
     };
-    p->agent = lh_agent_new(p->env, p->etcd, &options,
-                            p->cache != NULL ? lh_cache_work_base(p->cache)
-                                             : lh_program_work_base(p->programs),
-                            &funcs, p);
+    static const LhWorkerWatchFuncs watch = {.failed = worker_failed,
+                                             .forgotten = worker_forgotten};
+    if (p->manager != NULL)
+        p->workers = lh_worker_watch_new(p->env, p->etcd, p->prefix, &watch, p);
+    p->agent = lh_agent_new(p->env, p->etcd, &options, work_of(p), &funcs, p);
 }
 
 static void on_refused(const GError *error, gpointer data)
@@ -358,6 +414,8 @@ static void program_clear(Program *p)
     lh_agent_free(p->agent);
     lh_http_server_free(p->server);
     lh_cache_work_free(p->cache);
+    lh_worker_watch_free(p->workers);
+    lh_manager_work_free(p->manager);
     lh_program_work_free(p->programs);
     lh_hooks_free(p->hooks);
     lh_store_free(p->objects);
@@ -369,6 +427,8 @@ static void program_clear(Program *p)
     g_strfreev(p->on_load);
     g_strfreev(p->on_evict);
     g_strfreev(p->exec);
+    g_strfreev(p->on_worker_failed);
+    g_free(p->permits_url);
     g_free(p->url);
     g_free(p->prefix);
     g_clear_error(&p->refused);
@@ -380,7 +440,8 @@ static gboolean start(Program *p, GError **error)
     if (!lh_config_setup_log(p->config, error) || !check_settings(p->config, error) ||
         !split_hook(p->config, "onLoad", &p->on_load, error) ||
         !split_hook(p->config, "onEvict", &p->on_evict, error) ||
-        !split_hook(p->config, "exec", &p->exec, error))
+        !split_hook(p->config, "exec", &p->exec, error) ||
+        !split_hook(p->config, "onWorkerFailed", &p->on_worker_failed, error))
         return FALSE;
     p->pool = lh_pool_find(lh_config_string(p->config, "pool"));
     p->prefix = with_slash(lh_config_string(p->config, "etcd.prefix"));

@@ -128,6 +128,11 @@ static void compose_search(Item *item, LhItemWrite *write)
     item->announced |= live;
 }
 
+static gboolean is_told(LhItemState state)
+{
+    return state == LH_ITEM_EVICTED || state == LH_ITEM_FAILED || state == LH_ITEM_DONE;
+}
+
 static void compose(LhItemWrite *write, gpointer data)
 {
     Item *item = data;
@@ -145,6 +150,10 @@ static void compose(LhItemWrite *write, gpointer data)
         write->leaseless = item->set->o.exclusive && write->state == LH_ITEM_DONE;
         const LhAssignment *about = item->held != NULL ? item->held : item->assignment;
         gint64 total = about->size_bytes;
+        LhAgentWork *work = item->set->o.work;
+        g_autofree char *window = is_told(write->state) && work->v->window != NULL
+                                      ? work->v->window(work, item->name)
+                                      : NULL;
         const LhItem content = {
             .state = (int)write->state,
             .since = item->since,
@@ -155,6 +164,7 @@ static void compose(LhItemWrite *write, gpointer data)
             .bytes_total = total,
             .url = live ? item->url : NULL,
             .message = item->message,
+            .window = window,
         };
         write->value = lh_object_print(LH_KIND_ITEM, &content);
         if (write->state == LH_ITEM_LOADING) {
@@ -183,6 +193,7 @@ static void announce_others(const Item *item)
 static gboolean committed(const LhItemWrite *write, gpointer data)
 {
     Item *item = data;
+    LhAgentWork *work = item->set->o.work;
     if (write->search == LH_SEARCH_DELETE)
         announce_others(item);
     if (write->search == LH_SEARCH_DELETE ||
@@ -191,9 +202,13 @@ static gboolean committed(const LhItemWrite *write, gpointer data)
     if (write->erase) {
         if (item->order.phase != LH_PHASE_NONE)
             return TRUE;
+        if (work->v->forget != NULL)
+            work->v->forget(work, item->name);
         g_hash_table_remove(item->set->table, item->name);
         return FALSE;
     }
+    if (is_told(write->state) && work->v->told != NULL)
+        work->v->told(work, item->name);
     if (item->order.phase != LH_PHASE_NONE && write->state == lh_order_state(&item->order))
         act(item, lh_order_input(&item->order, LH_IN_SAID));
     return TRUE;
@@ -305,7 +320,10 @@ static LhWant want_of(Item *item, const LhAssignment *assignment)
 
 static void order(Item *item, LhWant want, gint64 rev)
 {
+    LhAgentWork *work = item->set->o.work;
     LhPhase before = item->order.phase;
+    if (work->v->ordered != NULL && rev > item->order.order_rev)
+        work->v->ordered(work, item->name, want == LH_WANT_HELD);
     guint acts = lh_order_want(&item->order, want, rev);
     lh_log(LH_LOG_INFO, "order", "item", item->name, "want",
            ((const char *const[]){"load", "load other", "evict", "gone"})[want], "revision",

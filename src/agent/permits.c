@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-#define FIRST_ROOM 64
+#define FIRST_ROOM 64 /* a power of two, doubled */
 #define MOST_ROOM  16384
 #define PARTS      4096 /* of a period, when times are not exact */
 #define NEVER      G_MININT64
@@ -52,13 +52,13 @@ struct LhPermits {
 
 static Grant *at(const LhPermits *p, guint i)
 {
-    return &p->ring[(p->head + i) % p->room];
+    return &p->ring[(p->head + i) & (p->room - 1)];
 }
 
 static void drop_oldest(LhPermits *p)
 {
     p->forgot_ms = MAX(p->forgot_ms, at(p, 0)->time_ms);
-    p->head = (p->head + 1) % p->room;
+    p->head = (p->head + 1) & (p->room - 1);
     p->length--;
     p->first--;
 }
@@ -79,7 +79,7 @@ static void grow(LhPermits *p)
 static void join_oldest(LhPermits *p)
 {
     at(p, 1)->n += at(p, 0)->n;
-    p->head = (p->head + 1) % p->room;
+    p->head = (p->head + 1) & (p->room - 1);
     p->length--;
 }
 
@@ -231,16 +231,17 @@ static gint64 slot_wait(const LhPermits *p)
     gint64 left = in_use(p);
     const GList *own = p->order.head;
     guint handed = 0;
-    while (left >= p->limits.max_concurrent) {
+    while (left >= p->limits.max_concurrent && (handed < p->handed->len || own != NULL)) {
+        const Permit *permit = own != NULL ? own->data : NULL;
         const Grant *grant = handed < p->handed->len ? &g_array_index(p->handed, Grant, handed)
                                                      : NULL;
-        const Permit *permit = own != NULL ? own->data : NULL;
         gint64 time_ms;
-        if (permit == NULL || (grant != NULL && grant->time_ms <= permit->time_ms)) {
+        if (grant != NULL && (permit == NULL || grant->time_ms <= permit->time_ms)) {
             time_ms = grant->time_ms;
             left -= grant->n;
             handed++;
         } else {
+            g_assert(permit != NULL);
             time_ms = permit->time_ms;
             left--;
             own = own->next;

@@ -38,7 +38,8 @@ typedef struct {
 struct Holding {
     LhProgramWork *work;
     char *item;
-    const LhAssignment *assignment; /* referenced */
+    const LhAssignment
+        *assignment; /* referenced; NULL: there is nothing but its release to answer */
     Run *runs[N_PROGRAMS];
     gboolean releasing;
     gboolean waits;    /* for what is being killed */
@@ -113,7 +114,8 @@ static void holding_free(gpointer data)
         if (h->runs[i] != NULL)
             h->runs[i]->holding = NULL;
     lh_timer_clear(h->work->env, &h->timer);
-    lh_object_unref(&h->assignment->o);
+    if (h->assignment != NULL)
+        lh_object_unref(&h->assignment->o);
     g_clear_error(&h->error);
     g_free(h->url);
     g_free(h->item);
@@ -213,7 +215,7 @@ static void exec_ended(Holding *h, const GError *error)
         return;
     if (error != NULL) {
         end(h, error);
-    } else if (h->work->o.ends) {
+    } else if (h->work->o.ends || h->work->o.may_end) {
         end(h, NULL);
     } else {
         g_autoptr(GError) early = g_error_new(
@@ -317,6 +319,14 @@ static GPtrArray *environment_of(const Holding *h, Program program)
         g_ptr_array_add(list, g_strdup("LEASEHOLD_END_OFFSET"));
         g_ptr_array_add(list, g_strdup_printf("%" G_GINT64_FORMAT, a->end_offset));
     }
+    if (a->seed != NULL) {
+        g_ptr_array_add(list, g_strdup("LEASEHOLD_SEED"));
+        g_ptr_array_add(list, g_strdup(h->item));
+    }
+    if (a->seed != NULL && h->work->o.permits_url != NULL) {
+        g_ptr_array_add(list, g_strdup("LEASEHOLD_PERMITS_URL"));
+        g_ptr_array_add(list, g_strconcat(h->work->o.permits_url, h->item, NULL));
+    }
     g_ptr_array_add(list, NULL);
     return list;
 }
@@ -414,34 +424,66 @@ static void work_attach(LhAgentWork *base, const LhWorkFuncs *funcs, gpointer da
     work->data = data;
 }
 
-static void work_load(LhAgentWork *base, const char *item, const LhAssignment *assignment)
+static Holding *holding_new(LhProgramWork *work, const char *item)
 {
-    LhProgramWork *work = (LhProgramWork *)base;
     Holding *h = g_new0(Holding, 1);
     h->work = work;
     h->item = g_strdup(item);
-    h->assignment = (const LhAssignment *)lh_object_ref(&assignment->o);
     g_hash_table_insert(work->holdings, h->item, h);
+    return h;
+}
+
+static void work_load(LhAgentWork *base, const char *item, const LhAssignment *assignment)
+{
+    LhProgramWork *work = (LhProgramWork *)base;
+    Holding *h = holding_new(work, item);
+    h->assignment = (const LhAssignment *)lh_object_ref(&assignment->o);
     h->waits = is_dying(work, item);
     if (!h->waits)
         begin(h);
 }
 
+/* What a program is told of a seed when it begins; the rest may change while it runs. */
+static cJSON *essence_of(const char *seed)
+{
+    static const char *const others[] = {"throttle", "state", "priority"};
+    cJSON *json = lh_json_parse(seed, strlen(seed), LH_JSON_MAX_BYTES, NULL);
+    for (guint i = 0; json != NULL && i < G_N_ELEMENTS(others); i++)
+        cJSON_DeleteItemFromObjectCaseSensitive(json, others[i]);
+    return json;
+}
+
+static gboolean same_seed(const char *a, const char *b)
+{
+    if (a == NULL || b == NULL || strcmp(a, b) == 0)
+        return a == b || (a != NULL && b != NULL);
+    g_autoptr(cJSON) x = essence_of(a);
+    g_autoptr(cJSON) y = essence_of(b);
+    return x != NULL && y != NULL && cJSON_Compare(x, y, TRUE);
+}
+
 static gboolean work_update(LhAgentWork *base, const char *item, const LhAssignment *assignment)
 {
     LhProgramWork *work = (LhProgramWork *)base;
-    const Holding *h = g_hash_table_lookup(work->holdings, item);
-    return h != NULL && g_strcmp0(h->assignment->partition, assignment->partition) == 0 &&
-           h->assignment->start_offset == assignment->start_offset &&
-           h->assignment->end_offset == assignment->end_offset &&
-           g_strcmp0(h->assignment->seed, assignment->seed) == 0;
+    Holding *h = g_hash_table_lookup(work->holdings, item);
+    if (h == NULL || g_strcmp0(h->assignment->partition, assignment->partition) != 0 ||
+        h->assignment->start_offset != assignment->start_offset ||
+        h->assignment->end_offset != assignment->end_offset ||
+        !same_seed(h->assignment->seed, assignment->seed))
+        return FALSE;
+    lh_object_ref(&assignment->o);
+    lh_object_unref(&h->assignment->o);
+    h->assignment = assignment;
+    return TRUE;
 }
 
 static void work_release(LhAgentWork *base, const char *item)
 {
     LhProgramWork *work = (LhProgramWork *)base;
     Holding *h = g_hash_table_lookup(work->holdings, item);
-    if (h == NULL || h->releasing)
+    if (h == NULL) /* it has ended by itself, which the agent had no use for any more */
+        h = holding_new(work, item);
+    if (h->releasing)
         return;
     h->releasing = TRUE;
     h->waits = FALSE;

@@ -3,10 +3,12 @@
  *
  * In pools whose items end by themselves (recovery, worker) --exec runs once for an item: exit 0 is done,
  * anything else failed, with the last line of its standard error. In the others (indexer, manager)
- * --on-load prepares, --exec runs as long as the item is held and must not end before, and --on-evict
- * releases; each is optional. What --on-load leaves running is killed with the item. The environment has
- * LEASEHOLD_POOL, _NODE, _ITEM, _ACTION, and with a partition _PARTITION, _START_OFFSET, _END_OFFSET;
- * standard input the assignment as JSON. Loop thread.
+ * --on-load prepares, --exec runs as long as the item is held and must not end before (but in the pool
+ * manager exit 0 is done), and --on-evict releases; each is optional. What --on-load leaves running is killed
+ * with the item. A seed whose policy, state or priority alone is changed is updated in place, and its programs
+ * run on. The environment has LEASEHOLD_POOL, _NODE, _ITEM, _ACTION, with a partition _PARTITION,
+ * _START_OFFSET, _END_OFFSET, with a seed _SEED, _PERMITS_URL; standard input the assignment as JSON. Loop
+ * thread.
  */
 #pragma once
 
@@ -18,6 +20,8 @@ typedef struct LhProgramWork LhProgramWork;
 typedef struct {
     const char *pool;
     gboolean ends;               /* an item ends by itself */
+    gboolean may_end;            /* it is held, and done when exec exits with 0 */
+    const char *permits_url;     /* a seed's name is to be added; NULL: none */
     const char *const *exec;     /* NULL-ended; NULL: none */
     const char *const *on_load;  /* the same */
     const char *const *on_evict; /* the same */

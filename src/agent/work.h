@@ -47,6 +47,16 @@ typedef struct {
     void (*deadline)(LhAgentWork *work, gint64 mono_ms);
     /* Forgets all items at once: loads end, nothing is served, whole data stays. */
     void (*drop)(LhAgentWork *work);
+    /* The newest order is to hold the item (TRUE), or to let it go (FALSE): with each order, before anything
+     * follows from it. A load that comes later without an order says TRUE too. May be NULL. */
+    void (*ordered)(LhAgentWork *work, const char *item, gboolean hold);
+    /* `window` of an item of which nothing is held any more, as of now; NULL: it has none. g_free. Asked for
+     * each time the item is written. May be NULL. */
+    char *(*window)(LhAgentWork *work, const char *item);
+    /* That (evicted, failed or done) is committed. May be NULL. */
+    void (*told)(LhAgentWork *work, const char *item);
+    /* The item, of which nothing is held, has been erased. May be NULL. */
+    void (*forget)(LhAgentWork *work, const char *item);
     /* Snapshots whose data is whole on the disk, most recent first. NULL: none. g_strfreev. */
     char **(*warm)(LhAgentWork *work);
 } LhAgentWorkVtable;

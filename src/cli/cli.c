@@ -65,7 +65,14 @@ static const LhCliCommand commands[] = {
     {"confirm", "CONTROLLER --plan HASH", "let a controller carry out the plan that it braked",
      "plan", 1, 1, NULL, lh_cmd_confirm},
     {"cordon", "POOL/NODE-NAME", "place nothing more on a node", NULL, 1, 1, NULL, lh_cmd_cordon},
-    {"uncordon", "POOL/NODE-NAME", "place items on a node again", NULL, 1, 1, NULL, lh_cmd_cordon},
+    {"uncordon", "POOL/NODE-NAME", "place items on a node again", NULL, 1, 1,
+     "Undoes a drain, too: what has moved stays where it is.", lh_cmd_cordon},
+    {"drain", "POOL/NODE-NAME [--wait]", "move what a node has elsewhere, and place nothing more there",
+     "wait,timeout", 1, 1,
+     "Cache replicas are live elsewhere before they leave; partitions move one at a time; a running\n"
+     "recovery task is let run to its end. What has no room elsewhere stays. --wait ends when nothing\n"
+     "is assigned to any node of that name, and with 1 when the drain is undone, or after --timeout.",
+     lh_cmd_drain},
     {"top", "", "pools with capacity and use", NULL, 0, 0, NULL, lh_cmd_top},
     {"completion", "bash|zsh|fish", "a script that completes this program's words", NULL, 1, 1,
      "leasehold completion bash > /etc/bash_completion.d/leasehold", lh_cmd_completion},

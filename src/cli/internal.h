@@ -95,6 +95,7 @@ int lh_cmd_cordon(LhCli *cli, char **args, GError **error);
 int lh_cmd_delete(LhCli *cli, char **args, GError **error);
 int lh_cmd_describe(LhCli *cli, char **args, GError **error);
 int lh_cmd_diff(LhCli *cli, char **args, GError **error);
+int lh_cmd_drain(LhCli *cli, char **args, GError **error);
 int lh_cmd_edit(LhCli *cli, char **args, GError **error);
 int lh_cmd_events(LhCli *cli, char **args, GError **error);
 int lh_cmd_explain(LhCli *cli, char **args, GError **error);

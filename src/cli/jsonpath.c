@@ -62,13 +62,26 @@ typedef struct {
     const char *p;
     const char *template;
     GError **error;
+    guint filters; /* how many are open: each is parsed, and evaluated, by a call within the last */
 } Parser;
+
+#define MOST_NESTED 16
 
 static gboolean refuse(Parser *parser, const char *why)
 {
     if (parser->error != NULL && *parser->error == NULL) {
         g_set_error(parser->error, LH_ERROR, LH_ERR_INVALID, "jsonpath %s: %s at \"%s\"",
                     parser->template, why, parser->p);
+    }
+    return FALSE;
+}
+
+/* Without the template, which is long then. */
+static gboolean refuse_depth(Parser *parser, const char *what)
+{
+    if (parser->error != NULL && *parser->error == NULL) {
+        g_set_error(parser->error, LH_ERROR, LH_ERR_INVALID,
+                    "jsonpath: %s are nested deeper than %d", what, MOST_NESTED);
     }
     return FALSE;
 }
@@ -165,9 +178,14 @@ static gboolean parse_bracket(Parser *parser, GPtrArray *steps)
         step_add(steps, STEP_ALL);
     } else if (parser->p[0] == '?' && parser->p[1] == '(') {
         parser->p += 2;
+        if (parser->filters == MOST_NESTED) {
+            return refuse_depth(parser, "filters");
+        }
+        parser->filters++;
         if (!parse_filter(parser, step_add(steps, STEP_FILTER))) {
             return FALSE;
         }
+        parser->filters--;
     } else if (parser->p[0] == '\'' || parser->p[0] == '"') {
         char *name = parse_quoted(parser);
         if (name == NULL) {
@@ -269,6 +287,9 @@ static gboolean parse_expression(Parser *parser, GPtrArray *parts, GArray *range
         part->path = g_ptr_array_new_with_free_func(step_free);
         if (range) {
             guint open = parts->len - 1;
+            if (ranges->len == MOST_NESTED) {
+                return refuse_depth(parser, "ranges");
+            }
             g_array_append_val(ranges, open);
         }
         if (*parser->p == '}' || !parse_steps(parser, part->path)) {

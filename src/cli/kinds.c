@@ -75,6 +75,7 @@ static const LhColumn nodepolicies[] = {
     {"NODE NAME", LH_COLUMN_REST, "1", FALSE},
     {"CORDON", LH_COLUMN_TEXT, "spec.cordon", FALSE},
     {"DRAIN", LH_COLUMN_TEXT, "spec.drain", FALSE},
+    {"DRAINED", LH_COLUMN_CONDITION, "Drained", FALSE},
     VALID, REVISION, END};
 static const LhColumn settings[] = {
     NAME,
@@ -190,6 +191,7 @@ static const LhColumn nodes[] = {
     {"SET", LH_COLUMN_TEXT, "set", FALSE},
     {"ZONE", LH_COLUMN_TEXT, "zone", FALSE},
     {"STATE", LH_COLUMN_TEXT, "state", FALSE},
+    {"POLICY", LH_COLUMN_TEXT, "status.policy", FALSE},
     {"CAPACITY", LH_COLUMN_SIZE, "capacityBytes", FALSE},
     {"WARM", LH_COLUMN_COUNT, "warm", FALSE},
     {"AGE", LH_COLUMN_AGE, "startedAt", FALSE},

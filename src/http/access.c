@@ -211,6 +211,11 @@ void lh_http_access_clear(LhHttpServer *server)
     lh_watched_clear(&server->tokens_file);
 }
 
+void lh_http_unaudited(LhHttpRequest *request)
+{
+    request->audited = TRUE;
+}
+
 /* A reading request leaves a line only when it was refused for what its client is. */
 void lh_http_audit(LhHttpServer *server, LhHttpRequest *request, const char *status)
 {

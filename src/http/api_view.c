@@ -134,6 +134,24 @@ static cJSON *with_progress(const LhApi *api, const LhObject *object, cJSON *sta
     return status;
 }
 
+/* What people asked for its node name. */
+static cJSON *with_policy(const LhApi *api, const LhObject *node, cJSON *status)
+{
+    g_autofree char *pool = lh_name_part(node->name, 0), *id = lh_name_part(node->name, 1);
+    g_autofree char *host = id == NULL ? NULL : lh_node_name_of(id);
+    g_autofree char *policy_name = host == NULL ? NULL : g_strdup_printf("%s/%s", pool, host);
+    g_autofree char *accepted = g_strdup_printf("nodepolicies/%s", policy_name);
+    const LhNodePolicy *policy = lh_accepted_spec(
+        lh_mirror_get(api->options.mirror, LH_KIND_ACCEPTED, accepted), LH_KIND_NODEPOLICY);
+
+    if (policy_name == NULL || policy == NULL || !(policy->cordon || policy->drain))
+        return status;
+    if (status == NULL)
+        status = cJSON_CreateObject();
+    cJSON_AddStringToObject(status, "policy", policy->drain ? "drain" : "cordon");
+    return status;
+}
+
 static void add_metadata(cJSON *view, const LhObject *object, gboolean labels)
 {
     cJSON *metadata = cJSON_AddObjectToObject(view, "metadata");
@@ -207,6 +225,8 @@ cJSON *lh_view_object(const LhApi *api, const LhObject *object)
         status = add_place(api, object, status);
     if (object->kind == LH_KIND_RESTORE)
         status = with_progress(api, object, status);
+    if (object->kind == LH_KIND_NODE)
+        status = with_policy(api, object, status);
     if (status != NULL)
         cJSON_AddItemToObject(view, "status", status);
     return view;

@@ -94,6 +94,8 @@ const char *lh_http_who(const LhHttpRequest *request); /* of token or certificat
 /* @gone: the client went away before the reply. Not called after the reply. */
 void lh_http_set_gone(LhHttpRequest *request, void (*gone)(gpointer data), gpointer data);
 
+/* What a handler answers leaves no line of audit: for traffic that changes nothing which anybody set. */
+void lh_http_unaudited(LhHttpRequest *request);
 /* A header of the reply to come (Location, Retry-After, Cache-Control …). */
 void lh_http_set_header(LhHttpRequest *request, const char *name, const char *value);
 

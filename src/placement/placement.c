@@ -11,7 +11,6 @@
 
 typedef struct {
     GArray *nodes; /* LhPlaceNode */
-    gint64 slots;  /* sum of load_slots */
     guint asked;
     LhPlaceIndex *index; /* NULL: not worth it yet */
 } Set;
@@ -64,20 +63,12 @@ void lh_placement_add_all(LhPlacement *placement, const char *set_name, const Lh
     for (guint i = set->nodes->len - n; i < set->nodes->len; i++) {
         LhPlaceNode *node = &g_array_index(set->nodes, LhPlaceNode, i);
         node->load_slots += slots;
-        set->slots += MAX(0, node->load_slots);
     }
 }
 
 void lh_placement_add(LhPlacement *placement, const LhPlaceNode *node)
 {
     lh_placement_add_all(placement, node->set, node, 1, 0);
-}
-
-gboolean lh_placement_slots(const LhPlacement *placement, const char *set_name)
-{
-    const Set *set = g_hash_table_lookup(placement->sets, set_name);
-
-    return set != NULL && set->slots > 0;
 }
 
 /* The part of @capacity for one class of items; the reserve is rounded down, the rest is regular. */
@@ -221,7 +212,6 @@ static void book(Set *set, LhPlaceNode *node, const LhPlaceItem *item)
         node->used_items++;
     }
     node->load_slots--;
-    set->slots--;
     changed(set, node);
 }
 
@@ -271,7 +261,6 @@ gboolean lh_placement_take_slot(LhPlacement *placement, const char *set_name, co
     if (node == NULL || node->load_slots <= 0)
         return FALSE;
     node->load_slots--;
-    set->slots--;
     changed(set, node);
     return TRUE;
 }

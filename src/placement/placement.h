@@ -67,9 +67,6 @@ void lh_placement_add(LhPlacement *placement, const LhPlaceNode *node);
 /* The same for many nodes of @set, with @slots load slots more than each says. */
 void lh_placement_add_all(LhPlacement *placement, const char *set, const LhPlaceNode *nodes,
                           guint n, gint64 slots);
-/* True when some node of @set may begin a load: else asking for more items of it is in vain. */
-gboolean lh_placement_slots(const LhPlacement *placement, const char *set);
-
 LhPlaceAnswer lh_placement_place(LhPlacement *placement, const LhPlaceItem *item);
 
 /* Takes a load slot of @node_id for an item that is counted there already (its node came back under a new

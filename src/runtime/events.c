@@ -28,6 +28,7 @@ typedef struct {
     gint64 count, first_ms, mono_ms;
     gint64 lease;
     gboolean pending;
+    guint64 order; /* … and this one since then: counts up */
 } Told;
 
 struct LhEventRecorder {
@@ -37,8 +38,9 @@ struct LhEventRecorder {
     guint lease_events;
     LhCallId grant;
     LhTimer *flush;
-    GPtrArray *flights; /* Flight */
-    guint64 dropped;
+    GPtrArray *flights; /* Flight: one at a time, so that etcd has them in their order */
+    GPtrArray *tellers; /* Runner: whose turn is still to come in this second */
+    guint64 dropped, order;
     gint64 swept_ms; /* when the old ones were looked for */
 };
 
@@ -68,6 +70,7 @@ LhEventRecorder *lh_recorder_new(LhRuntime *runtime)
     recorder->runtime = runtime;
     recorder->seen = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, told_free);
     recorder->flights = g_ptr_array_new_with_free_func(g_free);
+    recorder->tellers = g_ptr_array_new();
     return recorder;
 }
 
@@ -80,6 +83,7 @@ void lh_recorder_free(LhEventRecorder *recorder)
     for (guint i = 0; i < recorder->flights->len; i++)
         lh_etcd_cancel(runtime->etcd, &((Flight *)g_ptr_array_index(recorder->flights, i))->call);
     g_ptr_array_unref(recorder->flights);
+    g_ptr_array_unref(recorder->tellers);
     g_hash_table_unref(recorder->seen);
     g_free(recorder);
 }
@@ -152,6 +156,7 @@ void lh_recorder_add(LhEventRecorder *recorder, Runner *runner, const LhPlanEven
     told->count++;
     if (!told->pending) {
         told->pending = TRUE;
+        told->order = recorder->order++;
         g_ptr_array_add(runner->events, told);
     }
     schedule_flush(recorder);
@@ -176,6 +181,8 @@ static void forget_lease(LhEventRecorder *recorder)
         ((Told *)told)->lease = 0;
 }
 
+static void tell_next(LhEventRecorder *recorder);
+
 static void on_told(const LhTxnReply *reply, const GError *error, gpointer data)
 {
     Flight *flight = data;
@@ -188,6 +195,7 @@ static void on_told(const LhTxnReply *reply, const GError *error, gpointer data)
                error != NULL ? error->message : "leads no more", "next", "they are dropped", NULL);
     }
     g_ptr_array_remove_fast(recorder->flights, flight);
+    tell_next(recorder);
 }
 
 static void flush_runner(LhEventRecorder *recorder, Runner *runner)
@@ -263,11 +271,37 @@ static gboolean have_lease(LhEventRecorder *recorder)
     return FALSE;
 }
 
+static guint64 waits_since(const Runner *runner)
+{
+    return ((const Told *)g_ptr_array_index(runner->events, 0))->order;
+}
+
+static gint by_order(gconstpointer a, gconstpointer b)
+{
+    guint64 left = waits_since(*(Runner *const *)a), right = waits_since(*(Runner *const *)b);
+
+    return (left > right) - (left < right);
+}
+
+/* The next of this second's; after the last one, another second. */
+static void tell_next(LhEventRecorder *recorder)
+{
+    LhRuntime *runtime = recorder->runtime;
+
+    while (recorder->flights->len == 0 && recorder->tellers->len > 0) {
+        Runner *runner = g_ptr_array_steal_index(recorder->tellers, 0);
+        if (has_events(runner) && lh_election_may_act(runner) && have_lease(recorder))
+            flush_runner(recorder, runner);
+    }
+    for (guint i = 0; recorder->flights->len == 0 && i < runtime->n_runners; i++)
+        if (has_events(&runtime->runners[i]))
+            schedule_flush(recorder);
+}
+
 static void on_flush(gpointer data)
 {
     LhEventRecorder *recorder = data;
     LhRuntime *runtime = recorder->runtime;
-    gboolean left = FALSE;
 
     recorder->flush = NULL;
     if (recorder->dropped > 0) {
@@ -275,12 +309,12 @@ static void on_flush(gpointer data)
                lh_fmt("%" G_GUINT64_FORMAT, recorder->dropped), NULL);
         recorder->dropped = 0;
     }
-    for (guint i = 0; i < runtime->n_runners; i++) {
-        Runner *runner = &runtime->runners[i];
-        if (has_events(runner) && lh_election_may_act(runner) && have_lease(recorder))
-            flush_runner(recorder, runner);
-        left = left || has_events(runner);
-    }
-    if (left)
-        schedule_flush(recorder);
+    if (recorder->flights->len > 0)
+        return; /* what came since is seen after the last one's answer */
+    g_ptr_array_set_size(recorder->tellers, 0);
+    for (guint i = 0; i < runtime->n_runners; i++)
+        if (has_events(&runtime->runners[i]))
+            g_ptr_array_add(recorder->tellers, &runtime->runners[i]);
+    g_ptr_array_sort(recorder->tellers, by_order); /* people read first what was first */
+    tell_next(recorder);
 }

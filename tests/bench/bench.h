@@ -28,10 +28,11 @@ typedef struct {
     guint limit_rounds, converge_rounds, start_rounds, handover_rounds;
     guint samples; /* of rows c, d and i */
     guint watchers, requests_per_s;
-    guint objects;       /* of row h */
-    gint64 object_bytes; /* of all of them */
-    gint64 idle_ms;      /* how long idleness is looked at */
-    gint64 settle_ms;    /* a manager that is quiet for so long is at rest */
+    guint objects;         /* of row h */
+    gint64 object_bytes;   /* of all of them */
+    guint permit_requests; /* of row l, for each line */
+    gint64 idle_ms;        /* how long idleness is looked at */
+    gint64 settle_ms;      /* a manager that is quiet for so long is at rest */
 } Sizes;
 
 typedef struct {

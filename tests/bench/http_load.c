@@ -99,6 +99,60 @@ int http_get(guint16 port, const char *path)
     return status;
 }
 
+struct HttpPost {
+    int fd;
+    guint16 port;
+    char in[16 * 1024];
+};
+
+HttpPost *http_post_open(guint16 port)
+{
+    int fd = connect_to(port, 1);
+    HttpPost *post = fd < 0 ? NULL : g_new0(HttpPost, 1);
+
+    if (post != NULL)
+        *post = (HttpPost){.fd = fd, .port = port};
+    return post;
+}
+
+void http_post_close(HttpPost *post)
+{
+    close(post->fd);
+    g_free(post);
+}
+
+/* The body of a whole answer in @text; NULL: it is not whole. */
+static const char *whole_body(const char *text)
+{
+    const char *end = strstr(text, "\r\n\r\n"), *length = strstr(text, "Content-Length: ");
+
+    if (end == NULL || length == NULL || length > end)
+        return NULL;
+    return strlen(end + 4) >= g_ascii_strtoull(length + 16, NULL, 10) ? end + 4 : NULL;
+}
+
+gboolean http_post(HttpPost *post, const char *path, const char *body, const char *want)
+{
+    g_autofree char *request = g_strdup_printf(
+        "POST %s HTTP/1.1\r\nHost: 127.0.0.1:%u\r\nContent-Type: application/json\r\n"
+        "Content-Length: %zu\r\n\r\n%s",
+        path, post->port, strlen(body), body);
+    const char *answer = NULL;
+    gsize len = 0;
+
+    if (!send_all(post->fd, request))
+        return FALSE;
+    while (answer == NULL && len < sizeof post->in - 1) {
+        ssize_t n = recv(post->fd, post->in + len, sizeof post->in - 1 - len, 0);
+        if (n <= 0)
+            return FALSE;
+        len += (gsize)n;
+        post->in[len] = '\0';
+        answer = whole_body(post->in);
+    }
+    return answer != NULL && status_of(post->in) == 200 && g_str_has_prefix(answer, want);
+}
+
 guint64 raise_file_limit(void)
 {
     struct rlimit limit = {0, 0};

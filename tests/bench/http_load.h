@@ -9,6 +9,13 @@
 /* The status of GET @path; 0: no answer within 10 s. */
 int http_get(guint16 port, const char *path);
 
+/* A kept connection on which POSTs go out, one after the other. NULL: it cannot be had. */
+typedef struct HttpPost HttpPost;
+HttpPost *http_post_open(guint16 port);
+/* Whether it was answered 200, with a body that begins with @want. */
+gboolean http_post(HttpPost *post, const char *path, const char *body, const char *want);
+void http_post_close(HttpPost *post);
+
 typedef struct HttpLoad HttpLoad;
 
 typedef struct {

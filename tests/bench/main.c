@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define ALONE_ROWS "mx" /* need no etcd */
-#define ALL_ROWS   "abcdefghijmpxy"
+#define ALL_ROWS   "abcdefghijlmpxy"
 
 static const Sizes full = {
     .replicas = 100000,
@@ -31,6 +31,7 @@ static const Sizes full = {
     .requests_per_s = 200,
     .objects = 200,
     .object_bytes = G_GINT64_CONSTANT(2000000000),
+    .permit_requests = 50000,
     .idle_ms = 10000,
     .settle_ms = 1000,
 };
@@ -56,6 +57,7 @@ static const Sizes quick = {
     .requests_per_s = 200,
     .objects = 20,
     .object_bytes = G_GINT64_CONSTANT(200000000),
+    .permit_requests = 5000,
     .idle_ms = 3000,
     .settle_ms = 1000,
 };
@@ -82,6 +84,7 @@ static const Sizes smoke = {
     .requests_per_s = 50,
     .objects = 3,
     .object_bytes = G_GINT64_CONSTANT(200000),
+    .permit_requests = 20,
     .idle_ms = 200,
     .settle_ms = 100,
 };
@@ -206,6 +209,8 @@ static void run(const char *rows)
 {
     if (any(rows, "h"))
         row_s3();
+    if (any(rows, "l"))
+        row_permits();
     if (any(rows, "p"))
         row_partitions();
     if (any(rows, "y"))
@@ -232,7 +237,7 @@ int main(int argc, char **argv)
 
     g_option_context_add_main_entries(context, options, NULL);
     g_option_context_set_summary(
-        context, "Measures rows a to j, m, p, x and y (all of them, if none is named); "
+        context, "Measures rows a to j, l, m, p, x and y (all of them, if none is named); "
                  "tests/README.md says what each is.");
     if (!g_option_context_parse(context, &argc, &argv, &error)) {
         fprintf(stderr, "tools/bench: %s\n", error->message);

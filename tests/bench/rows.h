@@ -60,6 +60,11 @@ void row_fleet_start(Cluster *cluster);
 /* (e) where each snapshot has a replica and an assignment; @manager is at rest. */
 void row_memory_placed(const Cluster *cluster, const Process *manager);
 
+/* ---- row_permits.c ---- */
+
+/* (l) */
+void row_permits(void);
+
 /* ---- row_partitions.c ---- */
 
 /* (p) */

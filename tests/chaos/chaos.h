@@ -52,6 +52,7 @@ typedef struct Schedule Schedule;
     X(loads, "loads", 80)                                  \
     X(loaded_bytes, "bytes loaded", 4000000)               \
     X(evictions, "evictions", 5)                           \
+    X(deletions, "snapshots whose data was deleted", 1)    \
     X(registrations, "registrations of agents", 8)         \
     X(failovers, "changes of a controller's leader", 5)    \
     X(revisions, "revisions", 600)                         \

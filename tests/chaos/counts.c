@@ -17,6 +17,12 @@ static void count_item(Chaos *chaos, const LhObject *before, const LhObject *aft
     }
 }
 
+static gboolean is_deleted(const LhObject *object)
+{
+    return object != NULL && lh_object_known(object) &&
+           ((const LhDeletion *)object)->data_deleted_at >= 0;
+}
+
 static gboolean is_eviction(const LhObject *object)
 {
     return object != NULL && lh_object_known(object) &&
@@ -64,6 +70,8 @@ static void on_change(const LhObject *before, const LhObject *after, gpointer da
         chaos->counters.registrations += before == NULL;
     } else if (object->kind == LH_KIND_ASSIGNMENT) {
         chaos->counters.evictions += !is_eviction(before) && is_eviction(after);
+    } else if (object->kind == LH_KIND_DELETION) {
+        chaos->counters.deletions += !is_deleted(before) && is_deleted(after);
     } else if (object->kind == LH_KIND_LEADER) {
         count_leader(chaos, object);
     }

@@ -260,6 +260,9 @@ void judge_history(Chaos *chaos)
     for (guint i = 0; i < INV_N_GROUPS; i++) {
         chaos->counters.checks += result.did[i];
     }
+    if (chaos->counters.deletions > 0 && result.did[INV_CLEANER] == 0) {
+        chaos_wrong(chaos, "the check of history has seen no deletion");
+    }
     for (guint i = 0; i < result.said->len && i < 3; i++) {
         chaos_wrong(chaos, "history: %s", (const char *)result.said->pdata[i]);
     }

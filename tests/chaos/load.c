@@ -17,6 +17,8 @@
 #define HOUR_MS   3600000
 #define MAX_FILES 2
 
+#define OLD_SERVICE "svc-old" /* what it publishes is past its retention */
+
 typedef struct {
     guint replicas, window; /* window: in windows[] */
     gboolean second;
@@ -43,7 +45,7 @@ typedef struct {
     Load *load;
     char *key, *value; /* value NULL: it is deleted */
     gboolean create;
-    char *snapshot; /* that there is afterwards; NULL: none */
+    char *snapshot; /* that there is afterwards, and is not deleted by itself; NULL: none */
 } Write;
 
 static void write_free(Write *w)
@@ -90,7 +92,8 @@ static void send_write(Write *w)
 }
 
 /* Takes @value. FALSE: the key is busy. */
-static gboolean write_key(Load *load, const char *key, char *value, const char *snapshot)
+static gboolean write_key_as(Load *load, const char *key, char *value, gboolean create,
+                             const char *snapshot)
 {
     g_autofree char *whole = g_strconcat(PREFIX, key, NULL);
     if (g_hash_table_contains(load->busy, whole)) {
@@ -101,12 +104,17 @@ static gboolean write_key(Load *load, const char *key, char *value, const char *
     w->load = load;
     w->key = g_steal_pointer(&whole);
     w->value = value;
-    w->create = snapshot != NULL;
+    w->create = create;
     w->snapshot = g_strdup(snapshot);
     g_hash_table_add(load->busy, g_strdup(w->key));
     load->in_flight++;
     send_write(w);
     return TRUE;
+}
+
+static gboolean write_key(Load *load, const char *key, char *value, const char *snapshot)
+{
+    return write_key_as(load, key, value, snapshot != NULL, snapshot);
 }
 
 static gint32 below(Load *load, gint32 n)
@@ -149,12 +157,14 @@ static void replace_text(cJSON *object, const char *name, const char *text)
     cJSON_ReplaceItemInObjectCaseSensitive(object, name, cJSON_CreateString(text));
 }
 
-static void publish(Load *load)
+/* @old: past its retention, so that its data is to be deleted. */
+static void publish(Load *load, gboolean old)
 {
     guint n;
-    gint64 end_ms = choose_end(load);
+    gint64 end_ms = old ? g_get_real_time() / 1000 - 48 * HOUR_MS : choose_end(load);
     g_autofree char *name = g_strdup_printf("s-%05u", load->made++);
-    g_autofree char *service = g_strdup_printf("svc-%d", below(load, SERVICES));
+    g_autofree char *service = old ? g_strdup(OLD_SERVICE)
+                                   : g_strdup_printf("svc-%d", below(load, SERVICES));
     g_autofree char *uri = g_strdup_printf("s3://" CHAOS_BUCKET "/%s/%s/", service, name);
     g_autofree char *key = g_strconcat("published/snapshots/", name, NULL);
     g_autofree char *start = lh_time_format(end_ms - 60000);
@@ -166,8 +176,11 @@ static void publish(Load *load)
     replace_text(snapshot, "startTime", start);
     replace_text(snapshot, "endTime", end);
     char *printed = cJSON_PrintUnformatted(snapshot);
-    g_hash_table_replace(load->values, g_strdup(name), g_strdup(printed));
-    load->chaos->counters.published += write_key(load, key, g_strdup(printed), name);
+    if (!old) {
+        g_hash_table_replace(load->values, g_strdup(name), g_strdup(printed));
+    }
+    load->chaos->counters.published += write_key_as(load, key, g_strdup(printed), TRUE,
+                                                    old ? NULL : name);
     cJSON_free(printed);
     cJSON_Delete(snapshot);
 }
@@ -299,7 +312,7 @@ static gboolean on_tick(gpointer data)
         return G_SOURCE_CONTINUE;
     }
     if (dice < 56) {
-        publish(load);
+        publish(load, dice < 12);
     } else if (dice < 70 || load->snapshots->len > MOST) {
         retire(load);
     } else if (dice < 84) {
@@ -329,6 +342,14 @@ void load_begin(Load *load)
               g_strdup("{\"spec\":{\"debounce\":\"200ms\"}}"), NULL);
     write_key(load, "desired/settings/cache-evictor",
               g_strdup("{\"spec\":{\"evictGrace\":\"1s\"}}"), NULL);
+    write_key(load, "desired/settings/snapshot-cleaner",
+              g_strdup("{\"spec\":{\"buffer\":\"0s\",\"reconcileInterval\":\"5s\","
+                       "\"brakePercent\":100}}"),
+              NULL);
+    write_key(load, "desired/services/" OLD_SERVICE,
+              g_strdup("{\"spec\":{\"owner\":\"chaos\",\"retention\":\"1h\","
+                       "\"cache\":{\"window\":\"10m\"}}}"),
+              NULL);
     edit_settings(load);
     for (guint i = 0; i < SERVICES; i++) {
         put_service(load, i, windows[load->services[i].window]);

@@ -51,7 +51,8 @@ static void add_shared(GPtrArray *argv, const Machine *machine)
     }
     add_words(argv, "--etcd-endpoints", endpoints->str, "--listen", listen, "--lease-ttl", "5s",
               "--object-store-endpoint", store, "--object-store-access-key-file",
-              chaos->access_file, "--object-store-secret-key-file", chaos->secret_file, NULL);
+              chaos->access_file, "--object-store-secret-key-file", chaos->secret_file,
+              "--object-store-roots", "s3://" CHAOS_BUCKET "/", NULL);
     if (machine->island != NULL) {
         add_words(argv, "--insecure", NULL);
     }
@@ -73,8 +74,7 @@ static void start(Machine *machine)
     } else {
         g_autofree char *data = g_build_filename(chaos->world->dir, machine->name, NULL);
         add_words(argv, binary, "agent", "--pool", "cache", "--name", machine->name, "--data-dir",
-                  data, "--capacity", "1Gi", "--set", machine->set, "--zone", machine->zone,
-                  "--object-store-roots", "s3://" CHAOS_BUCKET "/", NULL);
+                  data, "--capacity", "1Gi", "--set", machine->set, "--zone", machine->zone, NULL);
     }
     add_shared(argv, machine);
     g_ptr_array_add(argv, NULL);

@@ -196,6 +196,7 @@ static void check_told(World *world, guint n)
                                         "Evicting",       "Evicted",  "DeletionDecided",
                                         "DataDeleted"};
     g_autofree char *before = NULL;
+    gint64 revision = 0;
     guint one = 1;
     for (gsize i = 0; i < G_N_ELEMENTS(story); i++) {
         const char *words[] = {story[i], "services/x", (const char *)&n};
@@ -206,6 +207,9 @@ static void check_told(World *world, guint n)
         const LhEvent *event = world_event(world, story[i], "services/x");
         if (before != NULL && strncmp(event->o.name, before, 12) < 0)
             fail_msg("%s was told before what comes before it", story[i]);
+        if (event->o.create_rev < revision)
+            fail_msg("%s was written before what comes before it", story[i]);
+        revision = event->o.create_rev;
         assert_int_equal(event->type, LH_EVENT_NORMAL);
         g_free(before);
         before = g_strndup(event->o.name, 12);
@@ -468,6 +472,47 @@ static gboolean is_kept(World *world, gpointer data)
     return condition != NULL && condition->status == LH_CONDITION_FALSE;
 }
 
+static gboolean dry_run_says(World *world, gpointer words)
+{
+    const LhCondition *condition = world_condition(
+        world, "settings/snapshot-cleaner/snapshot-cleaner", "DryRun");
+    return condition != NULL && condition->status == LH_CONDITION_TRUE &&
+           strstr(condition->message, words) != NULL;
+}
+
+/* Its Status and the plan say what would go, and nothing goes, is decided or marked; then it does. */
+static void a_dry_run_says_and_deletes_nothing(void **state)
+{
+    World *world = *state;
+    guint kept = 1;
+    put_settings(world, ",\"dryRun\":true,\"reconcileInterval\":\"300ms\",\"orphanGrace\":\"1s\"");
+    put_service(world, "old", "10m", "1h");
+    put_service(world, "kept", "10m", "7d");
+    publish_old(world, "old", 3);
+    publish_old(world, "kept", 1);
+    write_there(world, "stray/file", "nobody's");
+    Proc *manager = manager_on_files(world, "manager");
+    confirm_root(world, manager);
+    world_wait(world, dry_run_says, (gpointer) "3 snapshots", "it is said what would go");
+    g_autoptr(Run) plan = cli(manager, "plan", "snapshot-cleaner", NULL);
+    assert_non_null(strstr(plan->out, "dry-run"));
+    assert_non_null(strstr(plan->out, "old-02"));
+    assert_null(strstr(plan->out, "kept-00"));
+    assert_int_equal(lh_mirror_count(world->mirror, LH_KIND_DELETION), 0);
+    assert_int_equal(lh_mirror_count(world->mirror, LH_KIND_ORPHAN), 0);
+    assert_int_equal(lh_mirror_count(world->mirror, LH_KIND_SNAPSHOT), 4);
+    for (guint i = 0; i < 3; i++) {
+        g_autofree char *name = g_strdup_printf("old-%02u", i);
+        assert_true(file_is_there(world, name));
+    }
+    assert_true(file_is_there(world, "stray/file"));
+    assert_false(file_is_there(world, ".leasehold"));
+    put_settings(world, "");
+    confirm_root(world, manager); /* which may have been written to meanwhile */
+    world_wait(world, snapshots_are, &kept, "without it they are deleted");
+    assert_int_equal(check_order(world), 3);
+}
+
 /* Nothing is deleted without roots, nor what lies outside of them. */
 static void without_roots_nothing_goes(void **state)
 {
@@ -520,6 +565,7 @@ int main(void)
         STORY(the_brake_holds_until_it_is_confirmed),
         STORY(a_foreign_marker_holds_everything),
         STORY(an_empty_listing_holds_everything),
+        STORY(a_dry_run_says_and_deletes_nothing),
         STORY(without_roots_nothing_goes),
     };
     return cmocka_run_group_tests_name("integration-cleaner", tests, start_swift, stop_swift);

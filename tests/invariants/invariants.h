@@ -23,17 +23,17 @@
 #define INV_POOL "cache"
 
 /* X(id, variable, name). */
-#define INV_GROUPS(X)                    \
-    X(FENCE, fence, "fence")             \
-    X(PLACEMENT, placement, "placement") \
-    X(RETENTION, retention, "retention") \
-    X(PROTOCOL, protocol, "protocol")    \
-    X(ADMISSION, admission, "admission") \
-    X(HEALTH, health, "health")          \
-    X(EXCLUSIVE, exclusive, "exclusive") \
-    X(RESTORE, restores, "restore")      \
-    X(CLEANER, cleaner, "cleaner")       \
-    X(MONITOR, monitor, "monitor")       \
+#define INV_GROUPS(X)                       \
+    X(FENCE, fence, "fence")                \
+    X(PLACEMENT, placement, "placement")    \
+    X(RETENTION, retention, "retention")    \
+    X(PROTOCOL, protocol, "protocol")       \
+    X(ADMISSION, admission, "admission")    \
+    X(HEALTH, health, "health")             \
+    X(EXCLUSIVE, exclusive, "exclusive")    \
+    X(RESTORE, restores, "restore")         \
+    X(CLEANER, cleaner, "cleaner")          \
+    X(MONITOR, monitor, "monitor")          \
     X(PARTITIONS, partitions, "partitions") \
     X(DRAIN, drain, "drain")
 
@@ -149,18 +149,19 @@ typedef struct {
     InvOptions options;
     gint64 now_ms, wall_ms;        /* of the last commit */
     GHashTable *kinds[LH_N_KINDS]; /* name → LhObject */
-    /* Of all assignments, kept from change to change; now and then they are counted anew. */
-    GHashTable *hosts;   /* node name → InvUse */
-    GHashTable *items;   /* item → GPtrArray of char*: its assignments */
-    GHashTable *pairs;   /* "<node name>/<snapshot>" → how many assignments */
-    guint verify_in;     /* so many changes of assignments */
-    GHashTable *bytes;   /* assignment → gint64, of its last known value */
-    GHashTable *uris;    /* snapshot that parses → text */
-    GHashTable *sizes;   /* node name → LhNode: its last registration, also one that is gone */
-    GHashTable *gone_ms; /* node → gint64, since when its registration may have been gone */
+    /* Of the cache pool's assignments, kept from change to change; now and then they are counted anew. */
+    GHashTable *hosts; /* node name → InvUse */
+    GHashTable *items; /* "<pool>/<item>", of any pool → GPtrArray of char*: its assignments */
+    GHashTable *pairs; /* "<node name>/<snapshot>" → how many assignments */
+    guint verify_in;   /* so many changes of assignments */
+    GHashTable *bytes; /* assignment → gint64, of its last known value */
+    GHashTable *uris;  /* snapshot that parses → text */
+    GHashTable *sizes; /* the same → LhNode: its last registration, also one that is gone */
+    GHashTable
+        *gone_ms; /* "<pool>/<node>" → gint64, since when its registration may have been gone */
     GHashTable *cordoned_ms; /* node name → gint64, by when it was */
     GHashTable *edited_ms;   /* Accepted of a service → gint64, its last edit of throughput */
-    GHashTable *ids;         /* every node that was ever registered */
+    GHashTable *ids;         /* … of every node that was ever registered */
     GHashTable *epochs;      /* "controller/epoch" that wrote */
     GHashTable *first_live;  /* restored replica → gint64, epoch ms: when a node first said so */
     GHashTable *created;     /* "snapshot.set restore revision": what was created for it */
@@ -205,7 +206,7 @@ void inv_place_clear(InvPlace *place);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(InvPlace, inv_place_clear)
 InvUse inv_use(const Inv *inv, const char *host);
 /* The assignments of the item, or NULL. */
-const GPtrArray *inv_assignments_of(const Inv *inv, const char *item);
+const GPtrArray *inv_assignments_of(const Inv *inv, const char *pool, const char *item);
 /* How many assignments of the snapshot are on the node name. */
 guint inv_pair(const Inv *inv, const char *host, const char *snapshot);
 /* The accepted Settings of cache-assigner etc., or the defaults. */

@@ -62,7 +62,8 @@ static void check_end(Inv *inv, const InvCommit *commit, const InvChange *change
     inv_did(inv, INV_DRAIN);
     if (!inv_place(change->name, &place))
         return;
-    const GPtrArray *names = inv_assignments_of(inv, place.item);
+    g_autofree char *pool = lh_name_part(change->name, 0);
+    const GPtrArray *names = inv_assignments_of(inv, pool, place.item);
     for (guint i = 0; names != NULL && i < names->len; i++)
         any = any || stays(inv, commit, &place, names->pdata[i]);
     if (!any)
@@ -102,7 +103,8 @@ static void check_second(Inv *inv, const InvCommit *commit, const InvChange *cha
     g_auto(InvPlace) place = {0};
     if (!inv_place(change->name, &place) || comes_back(commit, &place))
         return;
-    const GPtrArray *names = inv_assignments_of(inv, place.item);
+    g_autofree char *pool = lh_name_part(change->name, 0);
+    const GPtrArray *names = inv_assignments_of(inv, pool, place.item);
     const char *other_name = NULL;
     inv_did(inv, INV_DRAIN);
     for (guint i = 0; names != NULL && i < names->len; i++) {

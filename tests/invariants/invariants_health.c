@@ -19,8 +19,7 @@ static gint64 tolerance(Inv *inv, const InvCommit *commit, gint64 gone)
 static void check_failed(Inv *inv, const InvCommit *commit, const InvChange *change)
 {
     const LhHealth *health = (const LhHealth *)change->after;
-    const char *id = strchr(change->name, '/');
-    const gint64 *gone = id == NULL ? NULL : g_hash_table_lookup(inv->gone_ms, id + 1);
+    const gint64 *gone = g_hash_table_lookup(inv->gone_ms, change->name);
     if (inv_get(inv, LH_KIND_NODE, change->name) != NULL)
         inv_fail(inv, INV_HEALTH, "%s is called failed; it is registered", change->key);
     else if (gone != NULL &&

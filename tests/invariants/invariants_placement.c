@@ -36,7 +36,7 @@ static void check_alone(Inv *inv, const char *name)
     g_auto(InvPlace) place = {0};
     if (!inv_place(name, &place))
         return;
-    g_autofree char *snapshot = inv_snapshot_of(place.item);
+    g_autofree char *snapshot = inv_is_cache(name) ? inv_snapshot_of(place.item) : NULL;
     if (snapshot != NULL && inv_pair(inv, place.host, snapshot) > 1)
         inv_fail(inv, INV_PLACEMENT, "two replicas of %s are on %s, one as %s", snapshot,
                  place.host, name);
@@ -199,7 +199,8 @@ static gboolean came_back_smaller(const Inv *inv, const char *host)
 static void check_grace(Inv *inv, const InvCommit *commit, const InvChange *change,
                         const InvPlace *place)
 {
-    const gint64 *gone = g_hash_table_lookup(inv->gone_ms, place->node);
+    g_autofree char *node = g_strconcat(INV_POOL "/", place->node, NULL);
+    const gint64 *gone = g_hash_table_lookup(inv->gone_ms, node);
     const LhObject *replica = inv_get(inv, LH_KIND_REPLICA, place->item);
     InvWant want = inv_want(inv, place->item, replica, inv->wall_ms + inv->options.clock_ms, NULL);
     if (came_back_smaller(inv, place->host))

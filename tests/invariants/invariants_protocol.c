@@ -90,7 +90,7 @@ static void check_hidden(Inv *inv, const InvChange *change)
 /* It is created where there is none, and written over only by who holds its lease. */
 static void check_registration(Inv *inv, const InvCommit *commit, const InvChange *change)
 {
-    const char *id = strchr(change->name, '/'), *key = change->event->kv.key;
+    const char *key = change->event->kv.key;
     const InvFacts *facts = inv_facts(inv, INV_PROTOCOL, commit);
     LhCompareTarget target = change->prev == NULL ? LH_CMP_CREATE : LH_CMP_LEASE;
     gint64 number = -1, lease = change->prev == NULL ? 0 : change->event->kv.lease;
@@ -99,7 +99,7 @@ static void check_registration(Inv *inv, const InvCommit *commit, const InvChang
         inv_fail(inv, INV_PROTOCOL, "%s is put without comparing it", change->key);
     if (change->prev != NULL && change->prev->lease != change->event->kv.lease)
         inv_fail(inv, INV_PROTOCOL, "%s is put by who does not hold its lease", change->key);
-    if (change->before == NULL && id != NULL && g_hash_table_contains(inv->ids, id + 1))
+    if (change->before == NULL && g_hash_table_contains(inv->ids, change->name))
         inv_fail(inv, INV_PROTOCOL, "%s is registered a second time", change->key);
 }
 

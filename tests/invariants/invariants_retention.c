@@ -154,7 +154,7 @@ static void after(Inv *inv, const InvCommit *commit)
         const InvChange *change = &commit->changes[i];
         if (change->kind != LH_KIND_REPLICA)
             continue;
-        if (change->after == NULL && inv_assignments_of(inv, change->name) != NULL)
+        if (change->after == NULL && inv_assignments_of(inv, INV_POOL, change->name) != NULL)
             inv_fail(inv, INV_RETENTION, "%s is deleted while a node has it", change->key);
         else if (change->after != NULL && change->before == NULL &&
                  lh_object_known(change->after) && !inv_is_restored(change->name))

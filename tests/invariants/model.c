@@ -74,7 +74,7 @@ void inv_clear(Inv *inv)
 static void note_size(Inv *inv, const LhObject *object)
 {
     const LhNode *node = (const LhNode *)object;
-    if (!lh_object_known(object))
+    if (!lh_object_known(object) || !inv_is_cache(object->name))
         return;
     const LhObject *last = g_hash_table_lookup(inv->sizes, node->node_name);
     if (last == NULL || last->create_rev <= object->create_rev)
@@ -83,17 +83,14 @@ static void note_size(Inv *inv, const LhObject *object)
 
 static void note_node(Inv *inv, const InvCommit *commit, const InvChange *change)
 {
-    const char *id = strchr(change->name, '/');
-    if (id == NULL)
-        return;
     if (change->after == NULL && commit->by_hand)
-        g_hash_table_remove(inv->ids, id + 1); /* perhaps before its node knew of it */
+        g_hash_table_remove(inv->ids, change->name); /* perhaps before its node knew of it */
     if (change->after != NULL) {
-        g_hash_table_remove(inv->gone_ms, id + 1);
-        g_hash_table_add(inv->ids, g_strdup(id + 1));
+        g_hash_table_remove(inv->gone_ms, change->name);
+        g_hash_table_add(inv->ids, g_strdup(change->name));
         note_size(inv, change->after);
     } else {
-        g_hash_table_replace(inv->gone_ms, g_strdup(id + 1), boxed(commit->earliest_ms));
+        g_hash_table_replace(inv->gone_ms, g_strdup(change->name), boxed(commit->earliest_ms));
     }
 }
 
@@ -196,18 +193,19 @@ static void add_pair(Inv *inv, const InvPlace *place, gint sign)
 
 static void add_item(Inv *inv, const char *name, const InvPlace *place, gboolean add)
 {
-    GPtrArray *names = g_hash_table_lookup(inv->items, place->item);
+    g_autofree char *pool = lh_name_part(name, 0), *key = g_strjoin("/", pool, place->item, NULL);
+    GPtrArray *names = g_hash_table_lookup(inv->items, key);
     guint at;
     if (names == NULL) {
         names = g_ptr_array_new_with_free_func(g_free);
-        g_hash_table_insert(inv->items, g_strdup(place->item), names);
+        g_hash_table_insert(inv->items, g_strdup(key), names);
     }
     if (add)
         g_ptr_array_add(names, g_strdup(name));
     else if (g_ptr_array_find_with_equal_func(names, name, g_str_equal, &at))
         g_ptr_array_remove_index(names, at);
     if (names->len == 0)
-        g_hash_table_remove(inv->items, place->item);
+        g_hash_table_remove(inv->items, key);
 }
 
 /* @items: 1 it came, -1 it went, 0 only its bytes have changed. */
@@ -216,6 +214,10 @@ static void add_use(Inv *inv, const char *name, gint64 bytes, gint items)
     g_auto(InvPlace) place = {0};
     if (!inv_place(name, &place))
         return;
+    if (items != 0)
+        add_item(inv, name, &place, items > 0);
+    if (!inv_is_cache(name))
+        return;
     InvUse *use = g_hash_table_lookup(inv->hosts, place.host);
     if (use == NULL) {
         use = g_new0(InvUse, 1);
@@ -223,10 +225,8 @@ static void add_use(Inv *inv, const char *name, gint64 bytes, gint items)
     }
     *(inv_is_restored(place.item) ? &use->restored_bytes : &use->bytes) += bytes;
     *(inv_is_restored(place.item) ? &use->restored_items : &use->items) += items;
-    if (items == 0)
-        return;
-    add_pair(inv, &place, items);
-    add_item(inv, name, &place, items > 0);
+    if (items != 0)
+        add_pair(inv, &place, items);
 }
 
 InvUse inv_use(const Inv *inv, const char *host)
@@ -235,9 +235,10 @@ InvUse inv_use(const Inv *inv, const char *host)
     return use == NULL ? (InvUse){0} : *use;
 }
 
-const GPtrArray *inv_assignments_of(const Inv *inv, const char *item)
+const GPtrArray *inv_assignments_of(const Inv *inv, const char *pool, const char *item)
 {
-    return g_hash_table_lookup(inv->items, item);
+    g_autofree char *key = g_strjoin("/", pool, item, NULL);
+    return g_hash_table_lookup(inv->items, key);
 }
 
 guint inv_pair(const Inv *inv, const char *host, const char *snapshot)
@@ -277,7 +278,7 @@ static void verify(Inv *inv)
     g_hash_table_iter_init(&iter, inv->kinds[LH_KIND_ASSIGNMENT]);
     while (g_hash_table_iter_next(&iter, &key, NULL)) {
         g_auto(InvPlace) place = {0};
-        if (!inv_place(key, &place))
+        if (!inv_is_cache(key) || !inv_place(key, &place))
             continue;
         InvUse *use = g_hash_table_lookup(hosts, place.host);
         if (use == NULL) {
@@ -287,7 +288,7 @@ static void verify(Inv *inv)
         gboolean restored = inv_is_restored(place.item);
         *(restored ? &use->restored_bytes : &use->bytes) += inv_assignment_bytes(inv, key);
         *(restored ? &use->restored_items : &use->items) += 1;
-        const GPtrArray *names = inv_assignments_of(inv, place.item);
+        const GPtrArray *names = inv_assignments_of(inv, INV_POOL, place.item);
         g_autofree char *snapshot = inv_snapshot_of(place.item);
         if (names == NULL ||
             !g_ptr_array_find_with_equal_func((GPtrArray *)names, key, g_str_equal, NULL))

@@ -69,6 +69,17 @@ static gboolean is_confirmed(const Sim *sim, const LhObject *object, gint64 revi
     return at != NULL && *at > revision;
 }
 
+/* The standing Brake that is about a marker of @revision. */
+static const LhBrake *brake_of_marker(const Sim *sim, gint64 revision)
+{
+    const LhBrake *brake = restored(sim, sim_get(sim, LH_KIND_BRAKE, names[1]));
+    g_autofree char *ending = g_strdup_printf("@%" G_GINT64_FORMAT, revision);
+    for (guint i = 0; brake != NULL && brake->markers != NULL && brake->markers[i] != NULL; i++)
+        if (g_str_has_suffix(brake->markers[i], ending))
+            return brake;
+    return NULL;
+}
+
 void sim_check_newer_marker(SimProcess *process, gint64 revision)
 {
     Sim *sim = process->sim;
@@ -80,8 +91,9 @@ void sim_check_newer_marker(SimProcess *process, gint64 revision)
     sim->counters.newer_markers++;
     if (process->regressed[1])
         return; /* since then */
+    const LhBrake *brake = brake_of_marker(sim, revision);
     process->regressed[1] = TRUE;
-    process->regressed_rev[1] = fake_etcd_revision(sim->server);
+    process->regressed_rev[1] = brake != NULL ? brake->revision : fake_etcd_revision(sim->server);
 }
 
 static void check_brake(Sim *sim, const SimChange *change)

@@ -46,8 +46,8 @@ static gboolean jumped_since(const Sim *sim, gint64 ms)
  * jumped while it measured. */
 static gboolean is_excused(const Sim *sim, const SimHand *hand)
 {
-    const gint64 *gone = hand->node == NULL ? NULL
-                                            : g_hash_table_lookup(sim->model.gone_ms, hand->node);
+    g_autofree char *node = hand->node == NULL ? NULL : g_strconcat("recovery/", hand->node, NULL);
+    const gint64 *gone = node == NULL ? NULL : g_hash_table_lookup(sim->model.gone_ms, node);
     return hand->timeline != fake_etcd_timeline(sim->server) ||
            (hand->node != NULL && g_hash_table_contains(sim->by_hand, hand->node)) ||
            (gone != NULL && jumped_since(sim, *gone));

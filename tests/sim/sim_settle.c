@@ -110,7 +110,7 @@ static gboolean is_live(const Sim *sim, const char *assignment, const LhReplica 
 /* One that is live, if there is one. */
 static const char *node_with(const Sim *sim, const LhReplica *replica)
 {
-    const GPtrArray *names = inv_assignments_of(&sim->model, replica->o.name);
+    const GPtrArray *names = inv_assignments_of(&sim->model, INV_POOL, replica->o.name);
     for (guint i = 0; names != NULL && i < names->len; i++)
         if (is_live(sim, names->pdata[i], replica))
             return names->pdata[i];
@@ -227,7 +227,7 @@ static char *check_leftovers(Sim *sim)
 
 static gboolean lives(const Sim *sim, const LhReplica *replica)
 {
-    const GPtrArray *places = inv_assignments_of(&sim->model, replica->o.name);
+    const GPtrArray *places = inv_assignments_of(&sim->model, INV_POOL, replica->o.name);
     for (guint i = 0; places != NULL && i < places->len; i++)
         if (is_live(sim, places->pdata[i], replica))
             return TRUE;
@@ -294,8 +294,8 @@ static char *check_drained_item(Sim *sim, const SimProcess *drained, const char 
     const LhReplica *replica = (const LhReplica *)sim_get(sim, LH_KIND_REPLICA, place.item);
     if (replica == NULL || !lh_object_known(&replica->o) ||
         inv_want(&sim->model, place.item, &replica->o, sim_wall(sim), NULL) != INV_WANTED ||
-        !inv_snapshot_valid(&sim->model, (const LhSnapshot *)sim_get(sim, LH_KIND_SNAPSHOT,
-                                                                     replica->snapshot)))
+        !inv_snapshot_valid(&sim->model,
+                            (const LhSnapshot *)sim_get(sim, LH_KIND_SNAPSHOT, replica->snapshot)))
         return NULL;
     const char *room = room_for(sim, replica);
     return room == NULL ? NULL
@@ -371,9 +371,8 @@ static char *check_partitions(Sim *sim)
 static char *restless(Sim *sim)
 {
     char *(*const checks[])(Sim * sim) = {
-        check_processes,    check_leaders,   check_snapshots, check_replicas,
-        sim_restores_check, check_leftovers, check_monitored, check_tasks,
-        check_partitions,   check_drained,
+        check_processes, check_leaders,   check_snapshots, check_replicas,   sim_restores_check,
+        check_leftovers, check_monitored, check_tasks,     check_partitions, check_drained,
     };
     char *why = NULL;
     for (guint i = 0; why == NULL && i < G_N_ELEMENTS(checks); i++)

@@ -242,6 +242,73 @@ static void a_held_program_that_ends_has_failed(void **state)
     assert_string_equal(log, "evict\n");
 }
 
+/* The agent, which was just hiding it, has no use for that answer, and asks for its release. */
+static void released_after_it_has_ended(void **state)
+{
+    Fixture *f = *state;
+    f->o.ends = FALSE;
+    f->o.exec = SH("exit 1");
+    begin(f);
+    load(f, "a");
+    expect(f, "a:ready a:failed ");
+    release(f, "a");
+    expect(f, "a:ready a:failed a:released ");
+    load(f, "a");
+    expect(f, "a:ready a:failed a:released a:ready a:failed ");
+}
+
+static gboolean order_seed(Fixture *f, const char *item, const char *seed, gboolean update)
+{
+    g_autofree char *name = g_strconcat("manager/n-00000001/", item, NULL);
+    g_autofree char *value = g_strdup_printf("{\"action\":\"load\",\"seed\":%s}", seed);
+    g_autoptr(LhObject) object = lh_object_parse(LH_KIND_ASSIGNMENT, name, value, strlen(value), 1,
+                                                 1, 0);
+    if (update)
+        return f->base->v->update(f->base, item, (const LhAssignment *)object);
+    f->base->v->load(f->base, item, (const LhAssignment *)object);
+    return TRUE;
+}
+
+static void a_seed_is_done_when_its_program_is(void **state)
+{
+    Fixture *f = *state;
+    f->o.pool = "manager";
+    f->o.ends = FALSE;
+    f->o.may_end = TRUE;
+    f->o.permits_url = "http://h/v1/permits/";
+    f->o.exec = SH("echo $LEASEHOLD_SEED $LEASEHOLD_PERMITS_URL > told; "
+                   "test \"$LEASEHOLD_SEED\" = good");
+    begin(f);
+    order_seed(f, "good", "{\"url\":\"u\"}", FALSE);
+    expect(f, "good:ready good:done ");
+    g_autofree char *told = content(f, "told");
+    assert_string_equal(told, "good http://h/v1/permits/good\n");
+    order_seed(f, "bad", "{\"url\":\"u\"}", FALSE);
+    expect(f, "good:ready good:done bad:ready bad:failed ");
+}
+
+static void what_may_change_of_a_seed_while_it_runs(void **state)
+{
+    Fixture *f = *state;
+    f->o.pool = "manager";
+    f->o.ends = FALSE;
+    f->o.on_evict = SH("cat > told");
+    f->o.on_load = SH("true");
+    begin(f);
+    order_seed(f, "s", "{\"url\":\"u\",\"priority\":1}", FALSE);
+    expect(f, "s:ready ");
+    assert_true(order_seed(f, "s",
+                           "{\"state\":\"paused\",\"url\":\"u\",\"priority\":2,"
+                           "\"throttle\":{\"name\":\"p\"}}",
+                           TRUE));
+    assert_false(order_seed(f, "s", "{\"url\":\"v\",\"priority\":1}", TRUE));
+    assert_false(order_seed(f, "s", "{\"url\":\"u\",\"config\":{}}", TRUE));
+    release(f, "s");
+    expect(f, "s:ready s:released ");
+    g_autofree char *told = content(f, "told"); /* as it was updated */
+    assert_non_null(strstr(told, "\"paused\""));
+}
+
 static void an_on_load_that_fails_prepared_nothing(void **state)
 {
     Fixture *f = *state;
@@ -439,6 +506,9 @@ int main(int argc, char **argv)
         TEST(released_is_said_when_nothing_is_left),
         TEST(held_programs_run_on),
         TEST(a_held_program_that_ends_has_failed),
+        TEST(released_after_it_has_ended),
+        TEST(a_seed_is_done_when_its_program_is),
+        TEST(what_may_change_of_a_seed_while_it_runs),
         TEST(an_on_load_that_fails_prepared_nothing),
         TEST(released_while_it_is_prepared),
         TEST(an_on_evict_that_fails_is_asked_again),

@@ -128,11 +128,44 @@ static void test_refused(void **state)
     }
 }
 
+/* @n filters, each in the one before; or ranges. */
+static LhJsonPath *nested(const char *begin, const char *inner, const char *outer, const char *end,
+                          guint n, GError **error)
+{
+    g_autoptr(GString) text = g_string_new(begin);
+    for (guint i = 0; i < n; i++)
+        g_string_append(text, inner);
+    for (guint i = 0; i < n; i++)
+        g_string_append(text, outer);
+    g_string_append(text, end);
+    return lh_jsonpath_new(text->str, error);
+}
+
+static void test_nested_too_deep(void **state)
+{
+    (void)state;
+    static const guint depths[] = {17, 200000};
+    g_autoptr(LhJsonPath) filters = nested("{.a", "[?(@.b", ")]", "}", 16, NULL);
+    g_autoptr(LhJsonPath) ranges = nested("", "{range .a[*]}", "{end}", "", 16, NULL);
+    assert_non_null(filters);
+    assert_non_null(ranges);
+    for (guint i = 0; i < G_N_ELEMENTS(depths); i++) {
+        g_autoptr(GError) error = NULL;
+        g_autoptr(GError) other = NULL;
+        assert_null(nested("{.a", "[?(@.b", ")]", "}", depths[i], &error));
+        assert_string_equal(error->message, "jsonpath: filters are nested deeper than 16");
+        assert_true(g_error_matches(error, LH_ERROR, LH_ERR_INVALID));
+        assert_null(nested("", "{range .a[*]}", "{end}", "", depths[i], &other));
+        assert_string_equal(other->message, "jsonpath: ranges are nested deeper than 16");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_whole),
+        cmocka_unit_test(test_nested_too_deep),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests_name("cli/jsonpath", tests, NULL, NULL);

@@ -218,6 +218,14 @@ static void test_actions(void **state)
     assert_string_equal(world->out, "nodepolicies/cache/n cordoned\n");
     assert_run(0, "uncordon", "cache/n");
     assert_string_equal(world->out, "nodepolicies/cache/n uncordoned\n");
+    answers(world, "POST nodepolicies/cache/n:drain", "200 {}");
+    assert_run(0, "drain", "cache/n");
+    assert_string_equal(world->out, "nodepolicies/cache/n is being drained\n");
+    assert_run(2, "drain", "n");
+    assert_string_equal(world->err,
+                        "leasehold: drain: n: usage: leasehold drain POOL/NODE-NAME [--wait]\n");
+    assert_run(2, "drain", "cache/n", "--wait", "--timeout", "soon");
+    assert_non_null(strstr(world->err, "leasehold: drain: --timeout soon: "));
     assert_run(0, "retry", "cache/s.default.0");
     assert_run(0, "confirm", "cache-evictor", "--plan", "ab\"c");
     assert_true(

@@ -97,6 +97,29 @@ static void more_than_ten_and_a_fifth_brake(void **state)
     assert_int_equal(evicting(large), 0);
 }
 
+/* The names are those that were confirmed, but one of them is not what it was: that is said. */
+static void a_confirmation_of_what_has_changed_is_said_not_to_count(void **state)
+{
+    static const char status[] = "settings/cache-evictor/cache-evictor";
+    const int counts[] = {11, 5};
+    g_autoptr(World) world = live_services(counts, 2);
+
+    (void)state;
+    drop_service(world, "s0");
+    run(world, "cache-evictor");
+    g_autofree char *hash = g_strdup(brake(world)->plan_hash);
+    confirm(world, hash);
+    put_snapshot(world, "s0-003", "s0", T0 - 3 * SECOND, 10);
+    run(world, "cache-evictor");
+    assert_string_equal(brake(world)->plan_hash, hash);
+    assert_int_equal(brake(world)->confirmed_at, -1);
+    assert_int_equal(evicting(world), 0);
+    assert_non_null(strstr(condition_of(world, status, "Braked")->message, "once more"));
+    confirm(world, hash);
+    run(world, "cache-evictor");
+    assert_int_equal(evicting(world), 11);
+}
+
 /* 18 of 100 within one minute, 5 more three minutes later: 23 %. */
 static void small_steps_do_not_slip_under(void **state)
 {
@@ -606,6 +629,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_plans_are_carried_out),
         cmocka_unit_test(more_than_ten_and_a_fifth_brake),
+        cmocka_unit_test(a_confirmation_of_what_has_changed_is_said_not_to_count),
         cmocka_unit_test(small_steps_do_not_slip_under),
         cmocka_unit_test(what_is_reserved_and_not_yet_ordered_counts_once),
         cmocka_unit_test(what_was_ordered_of_a_reservation_counts),

@@ -235,6 +235,18 @@ static void an_unknown_registration_loses_nothing(void **state)
 
 /* ---- answers ---- */
 
+static void who_gives_no_reason_is_said_to_give_none(void **state)
+{
+    g_autoptr(World) world = one_item_on_a("");
+
+    (void)state;
+    putf(world, "actual/items/cache/a-00000001/" ITEM,
+         "{\"state\":\"failed\",\"since\":1,\"assignment\":%" PRId64 ",\"message\":\"\"}",
+         mod_rev(world, "decided/assignments/cache/a-00000001/" ITEM));
+    run_all(world);
+    assert_string_equal(retry(world)->message, "the node gave no reason");
+}
+
 static void failures_are_retried_elsewhere_and_later(void **state)
 {
     static const gint64 delays[] = {10, 20, 40, 80};
@@ -464,6 +476,7 @@ static void progress_of_an_item_concerns_nobody(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_gives_no_reason_is_said_to_give_none),
         cmocka_unit_test(a_lost_node_keeps_its_items_for_the_grace),
         cmocka_unit_test(six_restarts_within_the_grace_move_nothing),
         cmocka_unit_test(without_grace_it_goes_elsewhere_at_once),

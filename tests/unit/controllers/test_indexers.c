@@ -192,6 +192,8 @@ static void test_lost_indexer(void **state)
     assert_on(world, "b-00000001", "p0");
 }
 
+#define DRAINED "nodepolicies/indexer/a/partition-allocator"
+
 static void test_drained_indexer(void **state)
 {
     static const int loads[] = {500, 400, 300};
@@ -205,9 +207,18 @@ static void test_drained_indexer(void **state)
     step(world, "admission");
     run(world, NAME);
     assert_on(world, "a-00000001", "p0 p1 p2"); /* nowhere to go */
+    assert_string_equal(condition_of(world, DRAINED, "Drained")->message,
+                        "3 left: no other indexer takes a partition");
     join_pool(world, "indexer", "b-00000001", "");
+    run(world, NAME);
+    assert_string_equal(condition_of(world, DRAINED, "Drained")->reason, "Moving");
     assert_int_equal(settle_indexers(world), 3);
     assert_on(world, "b-00000001", "p0 p1 p2");
+    assert_int_equal(condition_of(world, DRAINED, "Drained")->status, LH_CONDITION_TRUE);
+    put(world, "desired/nodepolicies/indexer/a", "{\"spec\":{}}");
+    step(world, "admission");
+    run(world, NAME);
+    assert_null(lookf(world, "decided/status/" DRAINED));
 }
 
 static void test_failures_and_parking(void **state)

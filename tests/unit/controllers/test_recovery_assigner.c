@@ -208,6 +208,16 @@ static void failed_goes_elsewhere_after_ten_seconds(void **state)
     assert_action(world, "b-00000001/t", LH_ACTION_LOAD);
 }
 
+static void who_gives_no_reason_is_said_to_give_none(void **state)
+{
+    g_autoptr(World) world = assigned_at_t0();
+
+    (void)state;
+    answer_with(world, "a-00000001/t", "failed", "");
+    run(world, RA);
+    assert_string_equal(retry_of(world, "t")->message, "the node gave no reason");
+}
+
 static void alone_it_gets_it_again(void **state)
 {
     g_autoptr(World) world = assigned_at_t0();
@@ -429,7 +439,9 @@ static void an_item_without_lease_and_assignment_goes(void **state)
     assert_action(world, "a-00000001/t", LH_ACTION_LOAD); /* nobody knows that it was done */
 }
 
-static void a_cordoned_node_keeps_what_it_has(void **state)
+#define DRAINED "nodepolicies/recovery/a/recovery-assigner"
+
+static void a_drained_node_keeps_what_it_has(void **state)
 {
     g_autoptr(World) world = assigned_at_t0();
 
@@ -437,10 +449,20 @@ static void a_cordoned_node_keeps_what_it_has(void **state)
     put(world, "desired/nodepolicies/recovery/a", "{\"spec\":{\"drain\":true}}");
     step(world, "admission");
     put_task(world, "u", T0);
-    assert_nothing_to_do(world, RA);
+    run(world, RA);
+    assert_int_equal(count_below(world, ORDER("")), 1);
+    assert_action(world, "a-00000001/t", LH_ACTION_LOAD);
+    assert_string_equal(condition_of(world, DRAINED, "Drained")->reason, "Running");
+    assert_string_equal(condition_of(world, DRAINED, "Drained")->message,
+                        "1 left: what runs there is let run to its end");
     answer_with(world, "a-00000001/t", "done", "");
     run(world, RA);
     assert_int_equal(count_below(world, ORDER("")), 0);
+    assert_int_equal(condition_of(world, DRAINED, "Drained")->status, LH_CONDITION_TRUE);
+    del(world, "desired/nodepolicies/recovery/a");
+    step(world, "admission");
+    run(world, RA);
+    assert_null(lookf(world, "decided/status/" DRAINED));
 }
 
 static void no_more_groups_than_allowed(void **state)
@@ -688,6 +710,7 @@ int main(void)
         cmocka_unit_test(an_empty_range_is_done_at_once),
         cmocka_unit_test(one_message_is_not_empty),
         cmocka_unit_test(failed_goes_elsewhere_after_ten_seconds),
+        cmocka_unit_test(who_gives_no_reason_is_said_to_give_none),
         cmocka_unit_test(alone_it_gets_it_again),
         cmocka_unit_test(parked_after_five_attempts),
         cmocka_unit_test(a_changed_task_is_unparked),
@@ -701,7 +724,7 @@ int main(void)
         cmocka_unit_test(a_changed_task_begins_anew),
         cmocka_unit_test(of_two_orders_the_first_stays),
         cmocka_unit_test(an_item_without_lease_and_assignment_goes),
-        cmocka_unit_test(a_cordoned_node_keeps_what_it_has),
+        cmocka_unit_test(a_drained_node_keeps_what_it_has),
         cmocka_unit_test(no_more_groups_than_allowed),
         cmocka_unit_test(random_histories),
     };

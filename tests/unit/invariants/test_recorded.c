@@ -510,6 +510,17 @@ static void failed_too_soon(History *h)
     say_failed(h);
 }
 
+/* A node of another pool has the same name. */
+static void failed_too_soon_beside_a_namesake(History *h)
+{
+    end_lease(h, LEASE_A);
+    put(h, 0xe7, "actual/nodes/recovery/" NODE_A,
+        "{\"name\":\"node-a\",\"lease\":\"00000000000000e7\",\"leaseTtl\":\"10s\"}");
+    recorded_by_hand(h->recorded, commit(h));
+    history_wait(h, 7500);
+    say_failed(h);
+}
+
 static void failed_and_back(History *h)
 {
     end_lease(h, LEASE_A);
@@ -655,6 +666,7 @@ static const Wrong wrongs[] = {
     ROW(ADMISSION, withdrawn_while_asked_for, "is withdrawn, but somebody still asks for it"),
     ROW(HEALTH, failed_while_registered, "is called failed; it is registered"),
     ROW(HEALTH, failed_too_soon, "ms after it went"),
+    ROW(HEALTH, failed_too_soon_beside_a_namesake, "ms after it went"),
     ROW(HEALTH, failed_and_back, "was failed, which is final; it is called healthy"),
     ROW(HEALTH, forgotten, "is forgotten before it failed"),
     ROW(MONITOR, taken_back_too_soon, "ms after it was ordered"),
@@ -724,10 +736,14 @@ static void good_beginning(void **state)
     recorded_result_clear(&result);
 }
 
-static void good_eviction(void **state)
+/* @namesake: another pool has an item of the same name on the same node, and a node of the same name. */
+static void evict_well(History *h, gboolean namesake)
 {
-    (void)state;
-    g_autoptr(History) h = begin();
+    if (namesake) {
+        put(h, 0, "decided/assignments/recovery/" NODE_A "/" ITEM,
+            "{\"action\":\"load\",\"controller\":\"recovery-assigner\",\"epoch\":1}");
+        recorded_by_hand(h->recorded, commit(h));
+    }
     history_wait(h, 3600 * 1000 - 1000); /* by a clock that is fast */
     put_order(h, NODE_A, "s1", 0, 400, "evict");
     gint64 order = commit(h);
@@ -743,6 +759,15 @@ static void good_eviction(void **state)
     del(h, "decided/replicas/" ITEM);
     commit(h);
     assert_good(h);
+}
+
+static void good_eviction(void **state)
+{
+    for (int namesake = 0; namesake < 2; namesake++) {
+        g_autoptr(History) h = begin();
+        (void)state;
+        evict_well(h, namesake);
+    }
 }
 
 static void good_drain(void **state)

@@ -48,7 +48,6 @@ static void an_unknown_set_has_no_nodes(void **state)
 
     (void)state;
     assert_int_equal(lh_placement_place(placement, &item).rule, LH_WAIT_NODES);
-    assert_false(lh_placement_slots(placement, "default"));
     assert_false(lh_placement_take_slot(placement, "default", "a"));
     assert_false(lh_placement_give_up(placement, "default", "a", 1, FALSE));
 }
@@ -224,9 +223,7 @@ static void an_item_waits_for_a_slot_of_the_best(void **state)
     assert_int_equal(place_once(LH_PLACE_SPREAD, 0, nodes, 2, &item).rule, LH_WAIT_SLOT);
     item.warm_ids = NULL;
     placement = placement_with(LH_PLACE_SPREAD, 0, nodes, 2);
-    assert_true(lh_placement_slots(placement, "default"));
     assert_string_equal(lh_placement_place(placement, &item).node_id, "b");
-    assert_false(lh_placement_slots(placement, "default"));
     assert_int_equal(lh_placement_place(placement, &item).rule, LH_WAIT_SLOT);
 }
 
@@ -239,12 +236,10 @@ static void slots_are_taken_for_those_that_return(void **state)
     nodes[0].load_slots = 1;
     nodes[1].load_slots = -3; /* more begun than may be, after the setting was lowered */
     placement = placement_with(LH_PLACE_SPREAD, 0, nodes, 2);
-    assert_true(lh_placement_slots(placement, "default"));
     assert_true(lh_placement_take_slot(placement, "default", "a"));
     assert_false(lh_placement_take_slot(placement, "default", "a"));
     assert_false(lh_placement_take_slot(placement, "default", "b"));
     assert_false(lh_placement_take_slot(placement, "default", "c"));
-    assert_false(lh_placement_slots(placement, "default"));
 }
 
 static void a_node_that_came_back_smaller_gives_up_what_does_not_fit(void **state)

@@ -1,0 +1,564 @@
+/*
+ * seed-allocator: where seeds go, when they move, what their assignments say; and, on random fleets with plans
+ * carried out in part and in any order, that a policy is never on two managers and that all ends even.
+ */
+#include "controllers/seeds.h"
+#include "tests/unit/controllers/pool_world.h"
+
+#define NAME "seed-allocator"
+
+static void accept_throttle(World *world, const char *name, const char *spec)
+{
+    g_autofree char *key = g_strconcat("decided/accepted/throttles/", name, NULL);
+
+    putf(world, key, "{\"revision\":%" PRId64 ",\"acceptedAt\":1,\"spec\":%s}", world->revision,
+         spec);
+}
+
+/* @throttle NULL: none. */
+static void accept_seed(World *world, const char *name, const char *throttle, const char *state)
+{
+    g_autofree char *key = g_strconcat("decided/accepted/seeds/", name, NULL);
+    g_autofree char *by = throttle == NULL ? g_strdup("")
+                                           : g_strdup_printf(",\"throttle\":\"%s\"", throttle);
+
+    putf(world, key,
+         "{\"revision\":%" PRId64 ",\"acceptedAt\":1,\"spec\":{\"url\":\"http://%s/\",\"state\":"
+         "\"%s\"%s}}",
+         world->revision, name, state, by);
+}
+
+static void settings(World *world, const char *spec)
+{
+    putf(world, "decided/accepted/settings/" NAME,
+         "{\"revision\":%" PRId64 ",\"acceptedAt\":1,\"spec\":%s}", world->revision, spec);
+}
+
+/* "<order>@<revision>" that were answered evicted: that stays so when their node's lease ends. */
+static GHashTable *released;
+
+static char *order_id(const char *name, gint64 rev)
+{
+    return g_strdup_printf("%s@%" PRId64, name, rev);
+}
+
+static void answer_with(World *world, const char *name, const char *state, const char *window)
+{
+    g_autofree char *assignment = g_strconcat("decided/assignments/", name, NULL);
+    g_autofree char *key = g_strconcat("actual/items/", name, NULL);
+
+    putf(world, key,
+         "{\"state\":\"%s\",\"since\":%" PRId64 ",\"assignment\":%" PRId64 "%s}", state,
+         world->now_ms, mod_rev(world, assignment), window);
+    if (released != NULL && strcmp(state, "evicted") == 0)
+        g_hash_table_add(released, order_id(name, mod_rev(world, assignment)));
+}
+
+static gboolean answers(World *world, const LhAssignment *order)
+{
+    const LhItem *item = lookf(world, "actual/items/%s", order->o.name);
+
+    return item != NULL && item->assignment == order->o.mod_rev;
+}
+
+/* Some of the managers, or all (@rand NULL), do what they were told. TRUE: something was said. */
+static gboolean managers_answer(World *world, GRand *rand)
+{
+    g_autoptr(GPtrArray) orders = keys_below(world, "decided/assignments/manager/");
+    g_autoptr(GPtrArray) items = keys_below(world, "actual/items/manager/");
+    gboolean any = FALSE;
+
+    for (guint i = 0; i < items->len; i++) {
+        g_autofree char *key = g_strdup(items->pdata[i]);
+        if (lookf(world, "decided/assignments/%s", key + strlen("actual/items/")) == NULL)
+            del(world, key);
+    }
+    for (guint i = 0; i < orders->len; i++) {
+        const LhAssignment *order = look(world, orders->pdata[i]);
+        g_autofree char *name = g_strdup(order->o.name);
+        g_autofree char *id = lh_name_part(name, 1);
+        if (answers(world, order) || (rand != NULL && g_rand_boolean(rand)) ||
+            lookf(world, "actual/nodes/manager/%s", id) == NULL)
+            continue;
+        answer_with(world, name, order->action == LH_ACTION_LOAD ? "live" : "evicted",
+                    order->action == LH_ACTION_LOAD ? "" : ",\"window\":{\"granted\":[[5,1]]}");
+        any = TRUE;
+    }
+    return any;
+}
+
+static void settle_seeds(World *world)
+{
+    for (int round = 0; round < 300; round++) {
+        guint written = step(world, NAME);
+        if (!managers_answer(world, NULL) && written == 0)
+            return;
+    }
+    fail_msg("it does not settle");
+}
+
+/* g_free; NULL: nowhere. Fails when it is on two. */
+static char *manager_of(const World *world, const char *seed)
+{
+    g_autoptr(GPtrArray) keys = keys_below(world, "decided/assignments/manager/");
+    g_autofree char *tail = g_strconcat("/", seed, NULL);
+    char *found = NULL;
+
+    for (guint i = 0; i < keys->len; i++)
+        if (g_str_has_suffix(keys->pdata[i], tail)) {
+            const char *name = (const char *)keys->pdata[i] + strlen("decided/assignments/");
+            if (found != NULL)
+                fail_msg("%s is on %s and elsewhere", seed, found);
+            found = lh_name_part(name, 1);
+        }
+    return found;
+}
+
+static const LhAssignment *load_of(const World *world, const char *seed)
+{
+    g_autofree char *id = manager_of(world, seed);
+
+    return id == NULL ? NULL : lookf(world, "decided/assignments/manager/%s/%s", id, seed);
+}
+
+static void assert_on(const World *world, const char *seed, const char *id)
+{
+    g_autofree char *found = manager_of(world, seed);
+
+    if (g_strcmp0(found, id) != 0)
+        fail_msg("%s is on %s, not on %s", seed, found == NULL ? "none" : found,
+                 id == NULL ? "none" : id);
+}
+
+static World *fleet_of(guint managers)
+{
+    World *world = world_new();
+
+    for (guint i = 0; i < managers; i++) {
+        g_autofree char *id = g_strdup_printf("m%u-00000001", i);
+        join_pool(world, LH_POOL_MANAGER, id, "");
+    }
+    accept_throttle(world, "slow", "{\"requests\":100,\"period\":\"1m\"}");
+    return world;
+}
+
+/* ---- one after the other ---- */
+
+static void seeds_of_a_policy_are_together(void **state)
+{
+    g_autoptr(World) world = fleet_of(2);
+    g_autofree char *at = NULL;
+    const LhAssignment *first, *second;
+
+    (void)state;
+    accept_seed(world, "a", "slow", "started");
+    accept_seed(world, "b", "slow", "started");
+    accept_seed(world, "f1", NULL, "started");
+    accept_seed(world, "f2", NULL, "started");
+    settle_seeds(world);
+    at = manager_of(world, "a");
+    assert_non_null(at);
+    assert_on(world, "b", at);
+    first = load_of(world, "a");
+    second = load_of(world, "b");
+    assert_string_equal(first->seed,
+                        "{\"url\":\"http://a/\",\"state\":\"started\",\"throttle\":{\"name\":"
+                        "\"slow\",\"requests\":100,\"period\":\"1m\"}}");
+    assert_string_equal(first->window, "{}"); /* nobody ever held it */
+    assert_null(second->window);
+    assert_string_not_equal(manager_of(world, "f1"), manager_of(world, "f2"));
+    assert_int_equal(step(world, NAME), 0);
+    assert_string_equal(((const LhStatus *)lookf(world, "decided/status/seeds/a/" NAME))->state,
+                        "Live");
+}
+
+static void a_move_waits_for_all_and_hands_the_window_on(void **state)
+{
+    g_autoptr(World) world = fleet_of(1);
+    const LhAssignment *order;
+
+    (void)state;
+    accept_seed(world, "a", "slow", "started");
+    accept_seed(world, "b", "slow", "started");
+    settle_seeds(world);
+    join_pool(world, LH_POOL_MANAGER, "n-00000001", "");
+    put(world, "decided/accepted/nodepolicies/manager/m0",
+        "{\"revision\":1,\"acceptedAt\":1,\"spec\":{\"drain\":true}}");
+    run(world, NAME);
+    assert_int_equal(order_of(world, "manager/m0-00000001/a")->action, LH_ACTION_EVICT);
+    assert_int_equal(order_of(world, "manager/m0-00000001/b")->action, LH_ACTION_EVICT);
+    answer_with(world, "manager/m0-00000001/a", "evicted", ",\"window\":{\"granted\":[[9,1]]}");
+    accept_seed(world, "c", "slow", "started"); /* joins while the others move */
+    run(world, NAME);
+    assert_on(world, "a", "m0-00000001");
+    assert_on(world, "c", NULL);
+    answer_with(world, "manager/m0-00000001/b", "evicted", ",\"window\":{\"granted\":[[7,2]]}");
+    assert_true(step(world, NAME) > 0);
+    order = order_of(world, "manager/n-00000001/a");
+    assert_non_null(order);
+    assert_string_equal(order->window, "{\"granted\":[[7,2]]}");
+    settle_seeds(world);
+    assert_on(world, "a", "n-00000001");
+    assert_on(world, "b", "n-00000001");
+    assert_on(world, "c", "n-00000001");
+    assert_null(load_of(world, "b")->window);
+}
+
+static void paused_stopped_done(void **state)
+{
+    g_autoptr(World) world = fleet_of(1);
+
+    (void)state;
+    accept_seed(world, "a", NULL, "started");
+    settle_seeds(world);
+    accept_seed(world, "a", NULL, "paused");
+    settle_seeds(world);
+    assert_on(world, "a", "m0-00000001");
+    assert_non_null(strstr(load_of(world, "a")->seed, "paused"));
+    accept_seed(world, "a", NULL, "stopped");
+    run(world, NAME);
+    assert_int_equal(load_of(world, "a")->action, LH_ACTION_EVICT);
+    settle_seeds(world);
+    assert_on(world, "a", NULL);
+    accept_seed(world, "a", NULL, "started");
+    settle_seeds(world);
+    answer_in_pool(world, "manager/m0-00000001/a", "done", "");
+    settle_seeds(world);
+    assert_on(world, "a", NULL);
+    assert_null(lookf(world, "actual/items/manager/m0-00000001/a"));
+    fail_over(world);
+    settle_seeds(world);
+    assert_on(world, "a", NULL);
+    accept_seed(world, "a", NULL, "started");
+    settle_seeds(world);
+    assert_on(world, "a", "m0-00000001");
+    del(world, "decided/accepted/seeds/a");
+    settle_seeds(world);
+    assert_on(world, "a", NULL);
+    assert_int_equal(count_below(world, "decided/status/seeds/"), 0);
+}
+
+static void what_does_not_parse_is_left(void **state)
+{
+    g_autoptr(World) world = fleet_of(1);
+
+    (void)state;
+    accept_seed(world, "a", "slow", "started");
+    accept_seed(world, "b", NULL, "started");
+    settle_seeds(world);
+    put(world, "decided/accepted/seeds/b", "{");
+    put(world, "decided/accepted/throttles/slow", "{");
+    accept_seed(world, "a", "slow", "stopped");
+    accept_seed(world, "c", "slow", "started");
+    run(world, NAME);
+    assert_int_equal(load_of(world, "a")->action, LH_ACTION_LOAD);
+    assert_int_equal(load_of(world, "b")->action, LH_ACTION_LOAD);
+    assert_on(world, "c", NULL);
+}
+
+static void a_lost_manager_is_left_when_it_has_failed(void **state)
+{
+    g_autoptr(World) world = fleet_of(1);
+
+    (void)state;
+    accept_seed(world, "a", "slow", "started");
+    accept_seed(world, "b", "slow", "started");
+    settle_seeds(world);
+    join_pool(world, LH_POOL_MANAGER, "n-00000001", "");
+    leave_pool(world, LH_POOL_MANAGER, "m0-00000001");
+    run(world, NAME);
+    assert_on(world, "a", "m0-00000001");
+    say_health(world, LH_POOL_MANAGER, "m0-00000001", "failed");
+    settle_seeds(world);
+    assert_on(world, "a", "n-00000001");
+    assert_on(world, "b", "n-00000001");
+    assert_null(load_of(world, "a")->window); /* nobody knows */
+}
+
+static void a_changed_throttle(void **state)
+{
+    g_autoptr(World) world = fleet_of(2);
+    g_autofree char *at = NULL;
+
+    (void)state;
+    accept_throttle(world, "other", "{\"requests\":5,\"period\":\"1s\"}");
+    accept_seed(world, "a", "slow", "started");
+    accept_seed(world, "b", "other", "started");
+    settle_seeds(world);
+    at = manager_of(world, "b");
+    accept_seed(world, "a", "other", "started");
+    settle_seeds(world);
+    assert_on(world, "a", at);
+    accept_throttle(world, "third", "{\"requests\":5,\"period\":\"1s\"}");
+    accept_seed(world, "a", "third", "started"); /* held by nobody: in place */
+    run(world, NAME);
+    assert_on(world, "a", at);
+    assert_int_equal(load_of(world, "a")->action, LH_ACTION_LOAD);
+    assert_non_null(strstr(load_of(world, "a")->seed, "third"));
+    settle_seeds(world);
+    accept_throttle(world, "third", "{\"requests\":6,\"period\":\"1s\"}");
+    settle_seeds(world);
+    assert_non_null(strstr(load_of(world, "a")->seed, "\"requests\":6"));
+}
+
+static void a_manual_rebalance_is_carried_out_once(void **state)
+{
+    g_autoptr(World) world = fleet_of(1);
+    const LhCondition *condition;
+    guint loads;
+
+    (void)state;
+    settings(world, "{\"autoRebalance\":false}");
+    for (guint i = 0; i < 10; i++) {
+        g_autofree char *name = g_strdup_printf("f%u", i);
+        accept_seed(world, name, NULL, "started");
+    }
+    settle_seeds(world);
+    join_pool(world, LH_POOL_MANAGER, "n-00000001", "");
+    settle_seeds(world);
+    assert_int_equal(count_below(world, "decided/assignments/manager/n-"), 0);
+    settings(world, "{\"autoRebalance\":false,\"rebalanceAt\":\"2026-01-01T00:00:00Z\"}");
+    loads = world->loads;
+    settle_seeds(world);
+    assert_int_equal(world->loads, loads + 5);
+    condition = condition_of(world, "settings/" NAME "/" NAME, "Rebalanced");
+    assert_int_equal(condition->status, LH_CONDITION_TRUE);
+    settings(world, "{\"autoRebalance\":false,\"rebalanceAt\":\"2026-01-02T00:00:00Z\"}");
+    settle_seeds(world);
+    assert_int_equal(world->loads, loads + 5);
+    assert_non_null(strstr(condition_of(world, "settings/" NAME "/" NAME, "Rebalanced")->message,
+                           "2026-01-02"));
+}
+
+static void a_group_that_fits_nowhere_waits(void **state)
+{
+    g_autoptr(World) world = world_new();
+
+    (void)state;
+    join_pool(world, LH_POOL_MANAGER, "m-00000001", ",\"capacityItems\":1");
+    accept_throttle(world, "slow", "{\"requests\":100,\"period\":\"1m\"}");
+    accept_seed(world, "a", "slow", "started");
+    accept_seed(world, "b", "slow", "started");
+    settle_seeds(world);
+    assert_int_equal(count_below(world, "decided/assignments/manager/"), 0);
+    assert_int_equal(condition_of(world, "settings/" NAME "/" NAME, "Capacity")->status,
+                     LH_CONDITION_FALSE);
+}
+
+static void a_failed_load_waits_and_is_parked(void **state)
+{
+    g_autoptr(World) world = fleet_of(1);
+
+    (void)state;
+    accept_seed(world, "a", NULL, "started");
+    for (guint i = 0; i < 5; i++) {
+        run(world, NAME);
+        answer_in_pool(world, "manager/m0-00000001/a", "failed", "no route");
+        run(world, NAME);
+        assert_on(world, "a", NULL);
+        world->now_ms += HOUR;
+    }
+    run(world, NAME);
+    assert_on(world, "a", NULL);
+    assert_string_equal(((const LhStatus *)lookf(world, "decided/status/seeds/a/" NAME))->state,
+                        "Parked");
+}
+
+/* ---- random fleets ---- */
+
+/* What a policy's orders and the nodes' last words hold, on one node only. */
+static void assert_not_split(const World *world)
+{
+    g_autoptr(GPtrArray) orders = keys_below(world, "decided/assignments/manager/");
+    g_autoptr(GHashTable) holders = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+
+    for (guint i = 0; i < orders->len; i++) {
+        const LhAssignment *order = look(world, orders->pdata[i]);
+        g_autofree char *as = order_id(order->o.name, order->o.mod_rev);
+        const char *throttle = strstr(order->seed, "\"throttle\":{\"name\":\"");
+        g_autofree char *id = lh_name_part(order->o.name, 1);
+        g_autofree char *node = g_strconcat("manager/", id, NULL);
+        const LhHealth *health = lookf(world, "decided/health/%s", node);
+        char *policy;
+        if (throttle == NULL || (health != NULL && health->state == LH_HEALTH_FAILED) ||
+            (released != NULL && g_hash_table_contains(released, as)))
+            continue;
+        throttle += strlen("\"throttle\":{\"name\":\"");
+        policy = g_strndup(throttle, strcspn(throttle, "\""));
+        if (g_hash_table_contains(holders, policy) &&
+            strcmp(g_hash_table_lookup(holders, policy), id) != 0)
+            fail_msg("policy %s is on %s and %s", policy,
+                     (char *)g_hash_table_lookup(holders, policy), id);
+        g_hash_table_replace(holders, policy, g_strdup(id));
+    }
+}
+
+/* Some of its groups, in any order. */
+static void step_partly(World *world, GRand *rand)
+{
+    g_autoptr(LhPlan) plan = plan_of(world, NAME);
+    guint n = lh_plan_groups(plan), kept = n == 0 ? 0 : (guint)g_rand_int_range(rand, 0, (gint32)n);
+
+    for (guint i = 0; i < kept; i++) {
+        apply_group(world, plan, (guint)g_rand_int_range(rand, 0, (gint32)n));
+        assert_not_split(world);
+    }
+}
+
+static void disturb(World *world, GRand *rand)
+{
+    static const char *const states[] = {"started", "started", "started", "paused", "stopped"};
+    g_autofree char *seed = g_strdup_printf("s%d", g_rand_int_range(rand, 0, 40));
+    g_autofree char *policy = g_strdup_printf("p%d", g_rand_int_range(rand, 0, 4));
+    g_autofree char *id = g_strdup_printf("m%d-0000000%d", g_rand_int_range(rand, 0, 4),
+                                          g_rand_int_range(rand, 1, 4));
+    g_autofree char *health = g_strconcat("decided/health/manager/", id, NULL);
+    g_autofree char *node = g_strconcat("actual/nodes/manager/", id, NULL);
+
+    switch (g_rand_int_range(rand, 0, 10)) {
+    case 0:
+        if (look(world, health) == NULL && look(world, node) == NULL)
+            join_pool(world, LH_POOL_MANAGER, id, "");
+        return;
+    case 1:
+        if (look(world, node) != NULL && g_rand_boolean(rand))
+            leave_pool(world, LH_POOL_MANAGER, id);
+        return;
+    case 2:
+        if (look(world, node) == NULL)
+            say_health(world, LH_POOL_MANAGER, id, "failed");
+        return;
+    case 3:
+        putf(world, "decided/accepted/nodepolicies/manager/m1",
+             "{\"revision\":1,\"acceptedAt\":1,\"spec\":{\"drain\":%s}}",
+             g_rand_boolean(rand) ? "true" : "false");
+        return;
+    default:
+        accept_seed(world, seed, g_rand_boolean(rand) ? policy : NULL,
+                    states[g_rand_int_range(rand, 0, 5)]);
+        world->now_ms += SECOND;
+    }
+}
+
+static void assert_same_index(const World *world, GRand *rand)
+{
+    gpointer again = rebuilt_of(world, &lh_pools_index, rand);
+    g_autoptr(LhPlan) one = plan_of(world, NAME);
+    g_autoptr(LhPlan) two = plan_on(world, again, NAME);
+    g_autofree char *first = plan_text(one), *second = plan_text(two);
+
+    assert_string_equal(first, second);
+    lh_pools_index.free(again);
+}
+
+static void mend(World *world)
+{
+    g_autoptr(GPtrArray) orders = keys_below(world, "decided/assignments/manager/");
+
+    put(world, "decided/accepted/nodepolicies/manager/m1",
+        "{\"revision\":1,\"acceptedAt\":1,\"spec\":{}}");
+    for (guint i = 0; i < orders->len; i++) {
+        g_autofree char *id = lh_name_part((const char *)orders->pdata[i] +
+                                               strlen("decided/assignments/"),
+                                           1);
+        if (lookf(world, "actual/nodes/manager/%s", id) == NULL)
+            say_health(world, LH_POOL_MANAGER, id, "failed");
+    }
+    join_pool(world, LH_POOL_MANAGER, "m8-00000001", "");
+    join_pool(world, LH_POOL_MANAGER, "m9-00000001", "");
+}
+
+static void assert_even(const World *world)
+{
+    const LhPoolView *view = view_in(world, LH_POOL_MANAGER);
+    g_autoptr(GArray) takers = lh_pool_takers(view);
+    gint64 least = G_MAXINT64, most = 0;
+
+    for (guint i = 0; i < takers->len; i++) {
+        const LhPoolNode *node = g_array_index(takers, LhPoolTaker, i).node;
+        least = MIN(least, node->free_seeds);
+        most = MAX(most, node->free_seeds);
+    }
+    assert_true(most - least <= 1);
+}
+
+static void random_fleets(void **state)
+{
+    (void)state;
+    released = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    for (guint32 seed = 1; seed <= 60; seed++) {
+        g_hash_table_remove_all(released);
+        g_autoptr(GRand) rand = g_rand_new_with_seed(seed);
+        g_autoptr(World) world = fleet_of(2);
+        for (guint i = 0; i < 4; i++) {
+            g_autofree char *name = g_strdup_printf("p%u", i);
+            accept_throttle(world, name, "{\"requests\":5,\"period\":\"1s\"}");
+        }
+        for (guint i = 0; i < 150; i++) {
+            disturb(world, rand);
+            if (g_rand_boolean(rand))
+                managers_answer(world, rand);
+            world->max_groups = (guint)g_rand_int_range(rand, 1, 40);
+            step_partly(world, rand);
+            assert_not_split(world);
+            if (i % 10 == 0)
+                assert_same_index(world, rand);
+        }
+        world->max_groups = G_MAXUINT;
+        mend(world);
+        settle_seeds(world);
+        assert_not_split(world);
+        assert_even(world);
+        assert_int_equal(step(world, NAME), 0);
+    }
+    g_clear_pointer(&released, g_hash_table_unref);
+}
+
+static void a_large_fleet_moves_only_what_it_must(void **state)
+{
+    g_autoptr(World) world = fleet_of(4);
+    guint loads;
+
+    (void)state;
+    for (guint i = 0; i < 500; i++) {
+        g_autofree char *name = g_strdup_printf("f%03u", i);
+        accept_seed(world, name, NULL, "started");
+    }
+    for (guint i = 0; i < 500; i++) {
+        g_autofree char *name = g_strdup_printf("t%03u", i);
+        g_autofree char *policy = g_strdup_printf("q%02u", i % 20);
+        if (i < 20)
+            accept_throttle(world, policy, "{\"requests\":5,\"period\":\"1s\"}");
+        accept_seed(world, name, policy, "started");
+    }
+    settle_seeds(world);
+    assert_not_split(world);
+    assert_even(world);
+    assert_int_equal(world->loads, 1000);
+    join_pool(world, LH_POOL_MANAGER, "m4-00000001", "");
+    loads = world->loads;
+    settle_seeds(world);
+    assert_not_split(world);
+    assert_even(world);
+    assert_int_equal(world->loads - loads, 100 + 4 * 25);
+    assert_int_equal(count_below(world, "decided/assignments/manager/m4-"), 200);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(seeds_of_a_policy_are_together),
+        cmocka_unit_test(a_move_waits_for_all_and_hands_the_window_on),
+        cmocka_unit_test(paused_stopped_done),
+        cmocka_unit_test(what_does_not_parse_is_left),
+        cmocka_unit_test(a_lost_manager_is_left_when_it_has_failed),
+        cmocka_unit_test(a_changed_throttle),
+        cmocka_unit_test(a_manual_rebalance_is_carried_out_once),
+        cmocka_unit_test(a_group_that_fits_nowhere_waits),
+        cmocka_unit_test(a_failed_load_waits_and_is_parked),
+        cmocka_unit_test(random_fleets),
+        cmocka_unit_test(a_large_fleet_moves_only_what_it_must),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
