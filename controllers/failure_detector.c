@@ -1,12 +1,17 @@
 /*
- * failure-detector: the lease signal. A registration that is gone is noted (missingSince), and once a full
- * lease TTL has passed under this leader's own eyes, the node is said to be failed; that is final.
+ * failure-detector: healthy → failure → probation → healthy by what a node says of itself and by what its
+ * probes observed (a table); and the lease: a registration that is gone is noted (missingSince), and once a
+ * full lease TTL has passed under this leader's own eyes, the node is failed, which is final.
  *
  * Every registered node gets a NodeHealth, so that its disappearance shows in what exists, not in what was
- * watched: a new leader sees it as well. Probes are not part of this file.
+ * watched. Probes are errands, of the leader only; their Observations begin anew with each leader, so that
+ * nobody is condemned on old news. An exclusive node in failure is marked `revoking`, and only what has been
+ * committed so is revoked. Pure.
  */
 #include "base/planted.h"
 #include "base/units.h"
+#include "controllers/brake.h"
+#include "controllers/detector.h"
 #include "controllers/fleet.h"
 #include "controllers/registry.h"
 
@@ -16,6 +21,20 @@
 #define UNKNOWN_TTL_MS 60000
 /* Health goes this long after its subject (ARCHITECTURE.md, Housekeeping). */
 #define KEEP_FAILED_MS (24 * 3600 * 1000)
+
+/* Marks by probes count together for so long. */
+#define MARKS_MS        (15 * 1000)
+#define SMALL_POOL      4
+#define BY_PROBE        "probe: "
+#define REVOKE_RETRY_MS 5000
+
+typedef struct {
+    const LhFleet *fleet;
+    const LhPlanContext *context;
+    const LhSettings *settings;
+    LhPlan *plan;
+    GHashTable *braked; /* set of pools in which nobody is condemned by probes now */
+} Round;
 
 static void say(const LhFleetPresence *presence, const LhHealth *health, const char *rule,
                 LhPlan *plan)
@@ -29,6 +48,9 @@ static void say(const LhFleetPresence *presence, const LhHealth *health, const c
     if (health->state == LH_HEALTH_FAILURE)
         lh_plan_event(plan, LH_EVENT_WARNING, "NodeLost", LH_KIND_NODE, presence->key,
                       "its registration is gone");
+    if (health->state == LH_HEALTH_FAILED)
+        lh_plan_event(plan, LH_EVENT_WARNING, "NodeFailed", LH_KIND_NODE, presence->key,
+                      "it is failed; %u items were assigned to it", presence->assignments);
     lh_plan_end(plan);
 }
 
@@ -97,27 +119,381 @@ static void plan_failed(const LhFleetPresence *presence, const LhPlanContext *co
     lh_plan_end(plan);
 }
 
+/* ---- registered nodes: the table ---- */
+
+typedef enum { GOOD, UNPROVEN, DOUBTFUL, BAD } Sign;
+
+/* Failed nodes are not looked at here; healthy after probation only when its time has passed. */
+static const LhHealthState table[LH_HEALTH_FAILED][BAD + 1] = {
+    [LH_HEALTH_HEALTHY] = {LH_HEALTH_HEALTHY, LH_HEALTH_HEALTHY, LH_HEALTH_HEALTHY,
+                           LH_HEALTH_FAILURE},
+    [LH_HEALTH_FAILURE] = {LH_HEALTH_PROBATION, LH_HEALTH_FAILURE, LH_HEALTH_FAILURE,
+                           LH_HEALTH_FAILURE},
+    [LH_HEALTH_PROBATION] = {LH_HEALTH_HEALTHY, LH_HEALTH_PROBATION, LH_HEALTH_FAILURE,
+                             LH_HEALTH_FAILURE},
+};
+
+/* A node that is probed: it has an url, and an errand can be named after it. */
+static char *probe_id(const char *kind, const LhFleetPresence *presence)
+{
+    g_autofree char *id = g_strconcat(kind, presence->key, NULL);
+    g_autofree char *name = NULL;
+
+    id[strcspn(id, "/")] = '.';
+    name = g_strconcat(LH_DETECTOR "/", id, NULL);
+    return lh_kind_name_valid(LH_KIND_OBSERVATION, name) ? g_steal_pointer(&id) : NULL;
+}
+
+static gboolean has_url(const LhNode *node)
+{
+    return node->url != NULL &&
+           (g_str_has_prefix(node->url, "http://") || g_str_has_prefix(node->url, "https://"));
+}
+
+/* What was observed of this very registration. */
+static const LhObservation *probe_of(const LhFleetPresence *presence)
+{
+    const LhObservation *probe = (const LhObservation *)presence->probe;
+
+    return probe != NULL && lh_object_known(&probe->o) && presence->node != NULL &&
+                   probe->token == presence->node->create_rev
+               ? probe
+               : NULL;
+}
+
+static Sign sign_of(const LhFleetPresence *presence, const LhSettings *settings, gboolean *by_probe)
+{
+    const LhNode *node = (const LhNode *)presence->node;
+    const LhObservation *probe = probe_of(presence);
+
+    *by_probe = FALSE;
+    if (node->state == LH_NODE_ERROR)
+        return BAD;
+    if (!has_url(node))
+        return GOOD;
+    if (probe == NULL)
+        return UNPROVEN;
+    *by_probe = TRUE;
+    if (probe->missing >= settings->probe_misses)
+        return BAD;
+    return probe->missing > 0 ? DOUBTFUL : GOOD;
+}
+
+/* What is known and present, and may change its state by the table. */
+static const LhHealth *judged(const LhFleetPresence *presence)
+{
+    const LhHealth *health = (const LhHealth *)presence->health;
+
+    return health != NULL && presence->node != NULL && lh_object_known(presence->node) &&
+                   health->missing_since < 0 && health->state != LH_HEALTH_FAILED &&
+                   !health->revoking
+               ? health
+               : NULL;
+}
+
+static char *pool_of(const LhFleetPresence *presence)
+{
+    return g_strndup(presence->key, strcspn(presence->key, "/"));
+}
+
+static char *reason_of(const LhFleetPresence *presence, LhHealthState next, gboolean by_probe)
+{
+    const LhObservation *probe = probe_of(presence);
+
+    if (next == LH_HEALTH_HEALTHY)
+        return g_strdup("clean through its probation");
+    if (next == LH_HEALTH_PROBATION)
+        return g_strdup(by_probe ? "its probe succeeds again" : "it reports no error any more");
+    if (!by_probe)
+        return g_strdup("its own word: error");
+    return probe->missing == 1
+               ? g_strdup_printf(BY_PROBE "%s in probation",
+                                 probe->error == NULL ? "missed" : probe->error)
+               : g_strdup_printf(BY_PROBE "%s %" G_GINT64_FORMAT " times",
+                                 probe->error == NULL ? "missed" : probe->error, probe->missing);
+}
+
+static void mark(const Round *round, const LhFleetPresence *presence, LhHealthState next,
+                 const char *reason, gboolean revoking)
+{
+    static const char *const rules[] = {"healthy", "probation", "failure"};
+    static const char *const events[] = {"NodeHealthy", "NodeProbation", "NodeFailure"};
+    const LhHealth *before = (const LhHealth *)presence->health;
+    LhHealth health = {
+        .state = (int)next,
+        .since = revoking ? before->since : round->context->now_ms,
+        .missing_since = -1,
+        .reason = reason,
+        .revoking = revoking,
+        .lease_ttl_ms = ((const LhNode *)presence->node)->lease_ttl_ms,
+    };
+    LhPlan *plan = round->plan;
+
+    lh_plan_begin(plan);
+    lh_plan_put(plan, LH_KIND_HEALTH, presence->key, &health, before->o.mod_rev,
+                revoking ? "revoking" : rules[next], "%s", reason);
+    lh_plan_rely(plan, LH_KIND_NODE, presence->key, presence->node->mod_rev);
+    lh_plan_event(plan, next == LH_HEALTH_FAILURE ? LH_EVENT_WARNING : LH_EVENT_NORMAL,
+                  revoking ? "LeaseRevoked" : events[next], LH_KIND_NODE, presence->key, "%s",
+                  reason);
+    lh_plan_end(plan);
+}
+
+static void plan_registered(const Round *round, const LhFleetPresence *presence)
+{
+    const LhHealth *health = judged(presence);
+    g_autofree char *pool = pool_of(presence), *reason = NULL;
+    LhHealthState next;
+    gboolean by_probe;
+    gint64 due;
+
+    if (health == NULL)
+        return;
+    next = table[health->state][sign_of(presence, round->settings, &by_probe)];
+    if (next == LH_HEALTH_FAILURE && health->state == LH_HEALTH_FAILURE) {
+        if (strcmp(pool, LH_POOL_CACHE) != 0 && round->settings->on_failure == LH_ON_FAILURE_EVICT)
+            mark(round, presence, next, health->reason, TRUE);
+        return;
+    }
+    if ((int)next == health->state)
+        return;
+    if (next == LH_HEALTH_FAILURE && by_probe && g_hash_table_contains(round->braked, pool)) {
+        lh_plan_note(round->plan, LH_KIND_HEALTH, presence->key, "braked",
+                     "so many are not condemned by probes at once");
+        return;
+    }
+    due = MAX(health->since, round->context->led_ms) + round->settings->probation_ms;
+    if (next == LH_HEALTH_HEALTHY && round->context->now_ms < due) {
+        lh_plan_wake(round->plan, due);
+        return;
+    }
+    reason = reason_of(presence, next, by_probe);
+    mark(round, presence, next, reason, FALSE);
+}
+
+/* ---- the brake ---- */
+
+typedef struct {
+    gint64 marks, due, nodes;
+} Marks;
+
+static gboolean would_condemn(const Round *round, const LhFleetPresence *presence,
+                              const LhHealth *health)
+{
+    gboolean by_probe;
+    Sign sign = sign_of(presence, round->settings, &by_probe);
+
+    return by_probe && health->state != LH_HEALTH_FAILURE &&
+           table[health->state][sign] == LH_HEALTH_FAILURE;
+}
+
+static Marks *marks_of(GHashTable *pools, const LhFleetPresence *presence)
+{
+    g_autofree char *pool = pool_of(presence);
+    Marks *marks = g_hash_table_lookup(pools, pool);
+
+    if (marks == NULL) {
+        marks = g_new0(Marks, 1);
+        g_hash_table_insert(pools, g_steal_pointer(&pool), marks);
+    }
+    return marks;
+}
+
+static void count_marks(const Round *round, GHashTable *pools, GPtrArray *names)
+{
+    GHashTableIter iter;
+    gpointer value;
+
+    for (GTreeNode *n = g_tree_node_first(round->fleet->health_todo); n != NULL;
+         n = g_tree_node_next(n)) {
+        const LhFleetPresence *presence = lh_tree_record(n);
+        const LhHealth *health = judged(presence);
+        if (health == NULL)
+            continue;
+        if (would_condemn(round, presence, health)) {
+            Marks *marks = marks_of(pools, presence);
+            marks->marks++;
+            marks->due++;
+            g_ptr_array_add(names, presence->key);
+        } else if (health->state == LH_HEALTH_FAILURE &&
+                   g_str_has_prefix(health->reason, BY_PROBE) &&
+                   health->since > round->context->now_ms - MARKS_MS) {
+            marks_of(pools, presence)->marks++;
+            lh_plan_wake(round->plan, health->since + MARKS_MS);
+        }
+    }
+    if (names->len == 0)
+        return;
+    g_hash_table_iter_init(&iter, round->fleet->health);
+    while (g_hash_table_iter_next(&iter, NULL, &value))
+        if (((const LhFleetPresence *)value)->node != NULL)
+            marks_of(pools, value)->nodes++;
+}
+
+static void plan_brake(Round *round)
+{
+    const LhObject *object = g_hash_table_lookup(round->fleet->brakes, LH_DETECTOR);
+    LhBraking braking = {
+        .controller = LH_DETECTOR,
+        .fleet = round->fleet,
+        .context = round->context,
+        .present = object != NULL && lh_object_known(object) ? (const LhBrake *)object : NULL,
+        .plan = round->plan,
+    };
+    g_autoptr(GHashTable) pools = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+    g_autoptr(GPtrArray) names = g_ptr_array_new();
+    g_autofree char *hash = NULL, *message = NULL;
+    LhBrake made = {.cause = LH_BRAKE_MUCH};
+    GHashTableIter iter;
+    gpointer pool, value;
+
+    count_marks(round, pools, names);
+    g_hash_table_iter_init(&iter, pools);
+    while (g_hash_table_iter_next(&iter, &pool, &value)) {
+        const Marks *marks = value;
+        if (marks->due == 0 || marks->nodes < SMALL_POOL ||
+            !lh_brake_exceeds(marks->marks, marks->nodes, round->settings->brake_percent))
+            continue;
+        g_hash_table_add(round->braked, g_strdup(pool));
+        made.eligible += marks->marks;
+        made.of += marks->nodes;
+    }
+    if (g_hash_table_size(round->braked) == 0) {
+        if (braking.present == NULL)
+            return;
+        lh_plan_begin(round->plan);
+        lh_brake_remove(&braking, "released", "few enough miss their probes again");
+        lh_plan_end(round->plan);
+        return;
+    }
+    hash = lh_brake_hash((const char *const *)names->pdata, names->len);
+    if (braking.present != NULL && g_strcmp0(braking.present->plan_hash, hash) == 0 &&
+        !lh_brake_came_back(&braking)) {
+        if (lh_brake_stands(&braking, LH_BRAKE_MUCH, 0))
+            g_hash_table_remove_all(round->braked);
+        else if (lh_brake_is_confirmed(&braking))
+            lh_brake_confirm(&braking);
+        return;
+    }
+    message = g_strdup_printf(
+        "%" G_GINT64_FORMAT " of %" G_GINT64_FORMAT
+        " nodes miss their probes at once: is it the manager that is cut off?",
+        made.eligible, made.of);
+    made.plan_hash = hash;
+    made.message = message;
+    if (object != NULL && braking.present == NULL)
+        return; /* it does not parse: nothing is written over it */
+    lh_plan_begin(round->plan);
+    lh_brake_put(&braking, made);
+    lh_plan_end(round->plan);
+}
+
+static void plan_one(const Round *round, const LhFleetPresence *presence)
+{
+    const LhHealth *health = (const LhHealth *)presence->health;
+
+    if (!lh_kind_name_valid(LH_KIND_HEALTH, presence->key))
+        return;
+    if (presence->node != NULL && (health == NULL || health->missing_since >= 0))
+        plan_present(presence, round->context, round->plan);
+    else if (presence->node != NULL)
+        plan_registered(round, presence);
+    else if (health != NULL && health->state == LH_HEALTH_FAILED)
+        plan_failed(presence, round->context, round->plan);
+    else
+        plan_missing(presence, round->context, round->plan);
+}
+
 static void failure_detector_plan(gconstpointer index, const LhPlanContext *context, LhPlan *plan)
 {
-    const LhFleet *fleet = index;
-    GTreeNode *node;
+    Round round = {
+        .fleet = index,
+        .context = context,
+        .settings = lh_fleet_settings(index, LH_DETECTOR),
+        .plan = plan,
+        .braked = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL),
+    };
 
-    for (node = g_tree_node_first(fleet->health_todo); node != NULL;
+    plan_brake(&round);
+    for (GTreeNode *node = g_tree_node_first(round.fleet->health_todo); node != NULL;
          node = g_tree_node_next(node)) {
-        const LhFleetPresence *presence = lh_tree_record(node);
-        const LhHealth *health = (const LhHealth *)presence->health;
         if (lh_plan_groups(plan) >= context->max_groups) {
             plan->more = TRUE;
+            break;
+        }
+        plan_one(&round, lh_tree_record(node));
+    }
+    g_hash_table_unref(round.braked);
+}
+
+/* ---- errands ---- */
+
+static void want_probe(const LhFleetPresence *presence, const LhSettings *settings,
+                       LhErrands *errands)
+{
+    const LhNode *node = (const LhNode *)presence->node;
+    g_autofree char *id = probe_id(LH_DETECTOR_PROBE ".", presence), *uri = NULL;
+    gsize len;
+
+    if (id == NULL || !has_url(node))
+        return;
+    len = strlen(node->url);
+    while (len > 0 && node->url[len - 1] == '/')
+        len--;
+    uri = g_strdup_printf("%.*s%s", (int)len, node->url, settings->probe_path);
+    lh_errands_add(errands, (LhErrand){.id = id,
+                                       .what = LH_DETECTOR_PROBE,
+                                       .uri = uri,
+                                       .token = node->o.create_rev,
+                                       .period_ms = settings->probe_period_ms,
+                                       .timeout_ms = settings->probe_timeout_ms,
+                                       .most = settings->probe_misses});
+}
+
+static void want_revoked(const LhFleet *fleet, const LhPlanContext *context,
+                         const LhFleetPresence *presence, LhErrands *errands)
+{
+    const LhNode *node = (const LhNode *)presence->node;
+    const LhHealth *health = (const LhHealth *)presence->health;
+    g_autofree char *id = probe_id(LH_DETECTOR_REVOKE ".", presence);
+    const LhObservation *last = id == NULL ? NULL : lh_fleet_observed(fleet, LH_DETECTOR, id);
+    gint64 attempt = 0;
+
+    if (id == NULL || node->lease == NULL)
+        return;
+    if (last != NULL && last->token == health->o.mod_rev) {
+        if (last->error == NULL)
+            return; /* its registration is about to go */
+        attempt = last->attempt + 1;
+        if (context->now_ms < last->at + REVOKE_RETRY_MS) {
+            lh_errands_wake(errands, last->at + REVOKE_RETRY_MS);
             return;
         }
-        if (!lh_kind_name_valid(LH_KIND_HEALTH, presence->key))
+    }
+    lh_errands_add(errands, (LhErrand){.id = id,
+                                       .what = LH_DETECTOR_REVOKE,
+                                       .token = health->o.mod_rev,
+                                       .attempt = attempt,
+                                       .number = (gint64)g_ascii_strtoull(node->lease, NULL, 16)});
+}
+
+static void failure_detector_errands(gconstpointer index, const LhPlanContext *context,
+                                     LhErrands *errands)
+{
+    const LhFleet *fleet = index;
+    const LhSettings *settings = lh_fleet_settings(fleet, LH_DETECTOR);
+    GHashTableIter iter;
+    gpointer value;
+
+    g_hash_table_iter_init(&iter, fleet->health);
+    while (g_hash_table_iter_next(&iter, NULL, &value)) {
+        const LhFleetPresence *presence = value;
+        const LhHealth *health = (const LhHealth *)presence->health;
+        if (presence->node == NULL || !lh_object_known(presence->node))
             continue;
-        if (presence->node != NULL)
-            plan_present(presence, context, plan);
-        else if (health != NULL && health->state == LH_HEALTH_FAILED)
-            plan_failed(presence, context, plan);
-        else
-            plan_missing(presence, context, plan);
+        want_probe(presence, settings, errands);
+        if (health != NULL && lh_object_known(&health->o) && health->revoking)
+            want_revoked(fleet, context, presence, errands);
     }
 }
 
@@ -166,8 +542,10 @@ const LhController lh_failure_detector = {
     .name = "failure-detector",
     .index = &lh_fleet_index,
     .kinds = LH_KIND_BIT(LH_KIND_NODE) | LH_KIND_BIT(LH_KIND_HEALTH) |
-             LH_KIND_BIT(LH_KIND_ASSIGNMENT),
+             LH_KIND_BIT(LH_KIND_ASSIGNMENT) | LH_KIND_BIT(LH_KIND_OBSERVATION) |
+             LH_KIND_BIT(LH_KIND_BRAKE) | LH_KIND_BIT(LH_KIND_ACCEPTED),
     .plan = failure_detector_plan,
+    .errands = failure_detector_errands,
     .gauges = failure_detector_gauges,
     .gauge_names = gauge_names,
     .settings = lh_fleet_settings_of,

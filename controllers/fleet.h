@@ -257,11 +257,15 @@ void lh_fleet_walk_begin(LhFleetWalk *walk, const GPtrArray *heap);
 const LhFleetSnapshot *lh_fleet_walk_next(LhFleetWalk *walk); /* NULL at the end */
 void lh_fleet_walk_end(LhFleetWalk *walk);
 
+/* Observations "<this><pool>.<node>": `missing` misses in a row, `token` its create revision. */
+#define LH_PROBE_OBSERVED "failure-detector/probe."
+
 /* A node of any pool, for failure-detector. */
 typedef struct {
     char *key;              /* "<pool>/<node>" */
     const LhObject *node;   /* registration, unknown or NULL */
     const LhObject *health; /* NodeHealth, unknown or NULL */
+    const LhObject *probe;  /* Observation of its probes, or NULL */
     guint assignments;      /* how many it has */
     gboolean todo;
 } LhFleetPresence;

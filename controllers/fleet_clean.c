@@ -513,6 +513,8 @@ gboolean lh_fleet_fold_observation(LhFleet *fleet, const LhObject *before, const
                            ? ((const LhObservation *)after)->uris
                            : NULL;
     hold_in_tree(fleet->observed, before, after);
+    if (g_str_has_prefix(name, LH_PROBE_OBSERVED))
+        lh_fleet_fold_probe(fleet, name + strlen(LH_PROBE_OBSERVED), after);
     if (strcmp(name, ROOTS) == 0)
         touch_all(fleet);
     else if (g_str_has_prefix(name, MISSING))

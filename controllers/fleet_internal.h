@@ -45,6 +45,8 @@ void lh_fleet_touch_host(LhFleet *fleet, LhFleetHost *host); /* its policy, or w
 void lh_fleet_touch_counts(LhFleet *fleet, LhFleetService *service);
 void lh_fleet_touch_subject(LhFleet *fleet, LhFleetSubject *subject);
 void lh_fleet_touch_presence(LhFleet *fleet, LhFleetPresence *presence);
+/* @id: "<pool>.<node>"; @seen may be NULL: it is forgotten. */
+void lh_fleet_fold_probe(LhFleet *fleet, const char *id, const LhObject *seen);
 /* Takes what an assignment counts for off its host and node again. */
 void lh_fleet_uncount(LhFleet *fleet, LhFleetAssignment *assignment);
 void lh_fleet_trees_init(LhFleet *fleet);

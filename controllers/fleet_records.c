@@ -312,7 +312,8 @@ LhFleetPresence *lh_fleet_presence(LhFleet *fleet, const char *key)
 
 void lh_fleet_drop_presence(LhFleet *fleet, LhFleetPresence *presence)
 {
-    if (presence->node != NULL || presence->health != NULL || presence->assignments != 0)
+    if (presence->node != NULL || presence->health != NULL || presence->probe != NULL ||
+        presence->assignments != 0)
         return;
     g_assert(!presence->todo);
     g_hash_table_remove(fleet->health, presence->key);

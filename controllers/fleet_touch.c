@@ -680,6 +680,18 @@ void lh_fleet_touch_subject(LhFleet *fleet, LhFleetSubject *subject)
                                subject_todo(fleet, subject));
 }
 
+/* All is well with it, as far as it and its probes say. */
+static gboolean presence_well(const LhFleetPresence *presence)
+{
+    const LhNode *node = (const LhNode *)presence->node;
+    const LhHealth *health = (const LhHealth *)presence->health;
+    const LhObservation *probe = (const LhObservation *)presence->probe;
+
+    return health->state == LH_HEALTH_HEALTHY && health->missing_since < 0 &&
+           (!lh_object_known(&node->o) || node->state != LH_NODE_ERROR) &&
+           (probe == NULL || !lh_object_known(&probe->o) || probe->missing <= 0);
+}
+
 static gboolean presence_todo(const LhFleetPresence *presence)
 {
     const LhHealth *health = (const LhHealth *)presence->health;
@@ -687,9 +699,24 @@ static gboolean presence_todo(const LhFleetPresence *presence)
     if (presence->health != NULL && !lh_object_known(presence->health))
         return FALSE;
     if (presence->node != NULL)
-        return health == NULL || (health->missing_since >= 0 && health->state != LH_HEALTH_FAILED);
+        return health == NULL || (health->state != LH_HEALTH_FAILED && !presence_well(presence));
     /* Gone: until it is said to be failed; and then until that is forgotten. */
     return health != NULL || presence->assignments != 0;
+}
+
+void lh_fleet_fold_probe(LhFleet *fleet, const char *id, const LhObject *seen)
+{
+    const char *dot = strchr(id, '.'); /* a pool has none */
+    g_autofree char *key = dot == NULL ? NULL
+                                       : g_strdup_printf("%.*s/%s", (int)(dot - id), id, dot + 1);
+    LhFleetPresence *presence;
+
+    if (key == NULL)
+        return;
+    presence = lh_fleet_presence(fleet, key);
+    lh_fleet_hold(&presence->probe, seen);
+    lh_fleet_touch_presence(fleet, presence);
+    lh_fleet_drop_presence(fleet, presence);
 }
 
 void lh_fleet_touch_presence(LhFleet *fleet, LhFleetPresence *presence)

@@ -10,6 +10,7 @@
 #include "etcd/contact.h"
 #include "http/api.h"
 #include "outside/etcd_clock.h"
+#include "outside/prober.h"
 #include "outside/sweeper.h"
 #include "programs.h"
 #include "runtime/runtime.h"
@@ -47,6 +48,7 @@ typedef struct {
     LhObjectStore *store;
     LhEtcdClock *clock;
     LhSweeper *sweeper;
+    LhProber *prober;
     LhApi *api;
     char *prefix, *instance, *url;
     gboolean begun; /* etcd has been reached: mirror and runtime are at work */
@@ -129,6 +131,32 @@ static char *etcd_endpoint(gpointer data)
     return g_strdup(lh_etcd_grpc_endpoint(((Manager *)data)->etcd));
 }
 
+/* Each looks at what is its own. */
+static void set_errands(const char *controller, const LhErrand *errands, guint n, gpointer data)
+{
+    Manager *manager = data;
+
+    lh_sweeper_outside.set(controller, errands, n, manager->sweeper);
+    lh_prober_outside.set(controller, errands, n, manager->prober);
+}
+
+static const LhOutside manager_outside = {.set = set_errands};
+
+/* Nodes are known by tls.clientCa, as they are as clients; without it by the CA of etcd. */
+static void make_prober(Manager *manager, const char *etcd_cacert)
+{
+    const char *ca = lh_config_string(manager->config, "tls.clientCa");
+    LhProberOptions options = {
+        .env = manager->env,
+        .mirror = manager->mirror,
+        .etcd = manager->etcd,
+        .metrics = manager->metrics,
+        .cacert = ca != NULL ? ca : etcd_cacert,
+    };
+
+    manager->prober = lh_prober_new(&options);
+}
+
 /* Also without roots: then it says so, and nothing is ever deleted. */
 static gboolean make_outside(Manager *manager, GError **error)
 {
@@ -158,7 +186,8 @@ static gboolean make_outside(Manager *manager, GError **error)
         .etcd_clock = lh_etcd_clock_source(manager->clock),
     };
     manager->sweeper = lh_sweeper_new(&options);
-    lh_runtime_set_outside(manager->runtime, &lh_sweeper_outside, manager->sweeper);
+    make_prober(manager, etcd.cacert);
+    lh_runtime_set_outside(manager->runtime, &manager_outside, manager);
     return TRUE;
 }
 
@@ -255,6 +284,7 @@ static void clear(Manager *manager)
     lh_http_server_free(manager->server);
     lh_api_free(manager->api);
     lh_sweeper_free(manager->sweeper);
+    lh_prober_free(manager->prober);
     lh_etcd_clock_free(manager->clock);
     lh_store_free(manager->store);
     lh_runtime_free(manager->runtime);

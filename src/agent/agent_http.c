@@ -68,7 +68,7 @@ void lh_agent_http_routes(LhHttpServer *server, LhAgentHttp *http)
 {
     lh_http_server_route(server, "GET", "/healthz", LH_ROLE_ANYONE, get_healthz, http);
     lh_http_server_route(server, "GET", "/readyz", LH_ROLE_ANYONE, get_readyz, http);
-    lh_http_server_route(server, "GET", "/get_health_status", LH_ROLE_VIEWER, get_health, http);
+    lh_http_server_route(server, "GET", "/get_health_status", LH_ROLE_ANYONE, get_health, http);
     lh_http_server_route(server, "GET", "/metrics", LH_ROLE_VIEWER, get_metrics, http);
     lh_http_server_route(server, "GET", LH_FILES_PATH "*", LH_ROLE_VIEWER, get_file, http);
 }

@@ -52,6 +52,9 @@ typedef struct {
     const char *uri;       /* NULL: none */
     gint64 token, attempt; /* another token or attempt is another errand */
     gint64 number;         /* what else it needs; not compared */
+    /* Of one that is done again and again: how often, how long it may take, after how many failures in a
+     * row nothing more is told. Not compared. */
+    gint64 period_ms, timeout_ms, most;
 } LhErrand;
 
 typedef struct {

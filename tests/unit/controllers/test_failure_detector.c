@@ -159,6 +159,196 @@ static void an_unknown_registration_is_not_gone(void **state)
     assert_nothing_to_do(world, "failure-detector");
 }
 
+/* ---- probes and a node's own word ---- */
+
+static void put_probed(World *world, const char *key, const char *state)
+{
+    g_autofree char *path = g_strconcat("actual/nodes/", key, NULL);
+    g_autofree char *name = lh_node_name_of(strchr(key, '/') + 1);
+
+    putf(world, path,
+         "{\"name\":\"%s\",\"url\":\"http://127.0.0.1:1\",\"state\":\"%s\","
+         "\"lease\":\"00000000000000ab\",\"leaseTtl\":\"5s\"}",
+         name, state);
+}
+
+static void saw(World *world, const char *key, gint64 misses)
+{
+    g_autofree char *node = g_strconcat("actual/nodes/", key, NULL);
+    g_autofree char *path = g_strconcat("observed/failure-detector/probe.", key, NULL);
+    const LhObject *object = look(world, node);
+    g_autofree char *value = NULL;
+
+    path[strlen(path) - strlen(strchr(key, '/'))] = '.';
+    value = g_strdup_printf("{\"at\":%" PRId64 ",\"token\":%" PRId64 ",\"missing\":%" PRId64 "%s}",
+                            world->now_ms, object->create_rev, misses,
+                            misses > 0 ? ",\"error\":\"timed out\"" : "");
+    put(world, path, value);
+}
+
+static void by_the_table(void **state)
+{
+    static const struct {
+        const char *word;
+        gint64 misses, wait_ms;
+        LhHealthState then;
+    } steps[] = {
+        {"online", 0, 0, LH_HEALTH_HEALTHY},      {"online", 2, 0, LH_HEALTH_HEALTHY},
+        {"online", 0, 0, LH_HEALTH_HEALTHY},      {"online", 3, 0, LH_HEALTH_FAILURE},
+        {"online", 0, 0, LH_HEALTH_PROBATION},    {"online", 0, 59999, LH_HEALTH_PROBATION},
+        {"online", 1, 0, LH_HEALTH_FAILURE},      {"online", 0, 0, LH_HEALTH_PROBATION},
+        {"online", 0, MINUTE, LH_HEALTH_HEALTHY}, {"error", 0, 0, LH_HEALTH_FAILURE},
+        {"error", 0, MINUTE, LH_HEALTH_FAILURE},  {"online", 0, 0, LH_HEALTH_PROBATION},
+        {"error", 0, 0, LH_HEALTH_FAILURE},       {"online", 1, 0, LH_HEALTH_FAILURE},
+        {"online", 0, 0, LH_HEALTH_PROBATION},    {"online", 0, MINUTE, LH_HEALTH_HEALTHY},
+    };
+    g_autoptr(World) world = world_new();
+
+    (void)state;
+    put_probed(world, NODE, "online");
+    run(world, "failure-detector");
+    for (guint i = 0; i < G_N_ELEMENTS(steps); i++) {
+        put_probed(world, NODE, steps[i].word);
+        saw(world, NODE, steps[i].misses);
+        world->now_ms += steps[i].wait_ms;
+        run(world, "failure-detector");
+        if (health(world)->state != (int)steps[i].then)
+            fail_msg("step %u: %s", i, lh_health_state_name(health(world)->state));
+    }
+}
+
+static void the_reason_says_which_signal(void **state)
+{
+    g_autoptr(World) world = world_new();
+
+    (void)state;
+    put_probed(world, NODE, "online");
+    run(world, "failure-detector");
+    saw(world, NODE, 3);
+    run(world, "failure-detector");
+    assert_string_equal(health(world)->reason, "probe: timed out 3 times");
+    saw(world, NODE, 0);
+    put_probed(world, NODE, "error");
+    run(world, "failure-detector");
+    assert_int_equal(health(world)->state, LH_HEALTH_FAILURE);
+}
+
+static void misses_of_another_registration_do_not_count(void **state)
+{
+    g_autoptr(World) world = world_new();
+
+    (void)state;
+    put_probed(world, NODE, "online");
+    run(world, "failure-detector");
+    put(world, "observed/failure-detector/probe.cache.a-00000001",
+        "{\"at\":1,\"token\":999999,\"missing\":9}");
+    assert_nothing_to_do(world, "failure-detector");
+}
+
+static void what_a_new_leader_has_not_seen_condemns_and_absolves_nobody(void **state)
+{
+    g_autoptr(World) world = world_new();
+
+    (void)state;
+    put_probed(world, NODE, "online");
+    run(world, "failure-detector");
+    saw(world, NODE, 3);
+    run(world, "failure-detector");
+    del(world, "observed/failure-detector/probe.cache.a-00000001");
+    fail_over(world);
+    run(world, "failure-detector");
+    assert_int_equal(health(world)->state, LH_HEALTH_FAILURE);
+    saw(world, NODE, 0);
+    run(world, "failure-detector");
+    assert_int_equal(health(world)->state, LH_HEALTH_PROBATION);
+}
+
+static void an_exclusive_node_is_marked_then_revoked(void **state)
+{
+    g_autoptr(World) world = world_new();
+    const char *key = "recovery/r-00000001";
+
+    (void)state;
+    put_probed(world, key, "online");
+    run(world, "failure-detector");
+    saw(world, key, 3);
+    run(world, "failure-detector");
+    const LhHealth *at = look(world, "decided/health/recovery/r-00000001");
+    assert_int_equal(at->state, LH_HEALTH_FAILURE);
+    assert_true(at->revoking);
+    LhPlanContext context = {.now_ms = world->now_ms};
+    g_autoptr(LhErrands) errands = lh_errands_new();
+    lh_failure_detector.errands(fleet(world), &context, errands);
+    assert_int_equal(errands->errands->len, 2);
+    const LhErrand *revoke = &g_array_index(errands->errands, LhErrand, 1);
+    assert_string_equal(revoke->what, "revoke");
+    assert_int_equal(revoke->number, 0xab);
+    saw(world, key, 0); /* too late */
+    assert_nothing_to_do(world, "failure-detector");
+    del(world, "actual/nodes/recovery/r-00000001");
+    run(world, "failure-detector");
+    world->now_ms += 5 * SECOND;
+    run(world, "failure-detector");
+    at = look(world, "decided/health/recovery/r-00000001");
+    assert_int_equal(at->state, LH_HEALTH_FAILED);
+}
+
+static void keep_revokes_nothing(void **state)
+{
+    g_autoptr(World) world = world_new();
+
+    (void)state;
+    put_settings(world, "failure-detector", "\"onFailure\":\"keep\"");
+    put_probed(world, "recovery/r-00000001", "error");
+    run(world, "failure-detector");
+    const LhHealth *at = look(world, "decided/health/recovery/r-00000001");
+    assert_int_equal(at->state, LH_HEALTH_FAILURE);
+    assert_false(at->revoking);
+}
+
+static guint in_failure(World *world, guint n)
+{
+    guint count = 0;
+
+    for (guint i = 0; i < n; i++) {
+        const LhHealth *at = lookf(world, "decided/health/cache/n%u-00000001", i);
+        count += at->state == LH_HEALTH_FAILURE;
+    }
+    return count;
+}
+
+static void a_fleet_is_not_condemned_at_once(void **state)
+{
+    g_autoptr(World) world = world_new();
+
+    (void)state;
+    for (guint i = 0; i < 30; i++) {
+        g_autofree char *key = g_strdup_printf("cache/n%u-00000001", i);
+        put_probed(world, key, "online");
+    }
+    run(world, "failure-detector");
+    for (guint i = 0; i < 30; i++) {
+        g_autofree char *key = g_strdup_printf("cache/n%u-00000001", i);
+        saw(world, key, 3);
+        if (i == 9) { /* ten are no fleet */
+            run(world, "failure-detector");
+            assert_int_equal(in_failure(world, 30), 10);
+        }
+    }
+    run(world, "failure-detector");
+    assert_int_equal(in_failure(world, 30), 10);
+    const LhBrake *brake = look(world, "decided/brakes/failure-detector");
+    assert_non_null(brake);
+    assert_int_equal(brake->eligible, 30);
+    for (guint i = 0; i < 30; i++) {
+        g_autofree char *key = g_strdup_printf("cache/n%u-00000001", i);
+        saw(world, key, 0);
+    }
+    run(world, "failure-detector");
+    assert_null(look(world, "decided/brakes/failure-detector"));
+    assert_int_equal(in_failure(world, 30), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -171,6 +361,13 @@ int main(void)
         cmocka_unit_test(not_forgotten_while_something_is_assigned),
         cmocka_unit_test(an_assignment_to_a_node_nobody_saw_is_watched_for_a_minute),
         cmocka_unit_test(an_unknown_registration_is_not_gone),
+        cmocka_unit_test(by_the_table),
+        cmocka_unit_test(the_reason_says_which_signal),
+        cmocka_unit_test(misses_of_another_registration_do_not_count),
+        cmocka_unit_test(what_a_new_leader_has_not_seen_condemns_and_absolves_nobody),
+        cmocka_unit_test(an_exclusive_node_is_marked_then_revoked),
+        cmocka_unit_test(keep_revokes_nothing),
+        cmocka_unit_test(a_fleet_is_not_condemned_at_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
