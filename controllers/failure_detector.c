@@ -534,9 +534,11 @@ static void failure_detector_gauges(gconstpointer index, gint64 now_ms, LhGaugeF
     g_hash_table_iter_init(&iter, counts);
     while (g_hash_table_iter_next(&iter, &key, &value))
         gauge("nodes", key, (double)GPOINTER_TO_UINT(value), data);
+    gauge("brake", "controller=\"" LH_DETECTOR "\"",
+          g_hash_table_contains(fleet->brakes, LH_DETECTOR) ? 1 : 0, data);
 }
 
-static const char *const gauge_names[] = {"nodes", NULL};
+static const char *const gauge_names[] = {"nodes", "brake", NULL};
 
 const LhController lh_failure_detector = {
     .name = "failure-detector",
