@@ -330,6 +330,13 @@ static void count_marks(const Round *round, GHashTable *pools, GPtrArray *names)
             marks_of(pools, value)->nodes++;
 }
 
+/* Not lh_brake_exceeds(): a fleet of five is lost with five of them, and one alone may always be hung. */
+static gboolean is_a_fleet(const Round *round, const Marks *marks)
+{
+    return marks->due > 0 && marks->nodes >= SMALL_POOL && marks->marks > 1 &&
+           marks->marks * 100 > round->settings->brake_percent * marks->nodes;
+}
+
 static void plan_brake(Round *round)
 {
     const LhObject *object = g_hash_table_lookup(round->fleet->brakes, LH_DETECTOR);
@@ -351,8 +358,7 @@ static void plan_brake(Round *round)
     g_hash_table_iter_init(&iter, pools);
     while (g_hash_table_iter_next(&iter, &pool, &value)) {
         const Marks *marks = value;
-        if (marks->due == 0 || marks->nodes < SMALL_POOL ||
-            !lh_brake_exceeds(marks->marks, marks->nodes, round->settings->brake_percent))
+        if (!is_a_fleet(round, marks))
             continue;
         g_hash_table_add(round->braked, g_strdup(pool));
         made.eligible += marks->marks;

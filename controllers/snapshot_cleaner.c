@@ -520,7 +520,9 @@ static gboolean plan_restored(Round *round)
         brake_restored(round);
     else if (!cleaner->answered && lh_brake_is_confirmed(&round->braking))
         lh_brake_confirm(&round->braking);
-    else if (!cleaner->answered || (claims(cleaner) && !cleaner->settings->dry_run))
+    else if (cleaner->answered && claims(cleaner) && cleaner->settings->dry_run)
+        return FALSE; /* no marker is written, so it stays confirmed until one may be */
+    else if (!cleaner->answered || claims(cleaner))
         note_braked(round, cleaner->due, cleaner->orphans);
     else
         release(round, "confirmed", "it is confirmed");

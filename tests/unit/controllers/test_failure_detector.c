@@ -330,13 +330,13 @@ static void a_fleet_is_not_condemned_at_once(void **state)
     for (guint i = 0; i < 30; i++) {
         g_autofree char *key = g_strdup_printf("cache/n%u-00000001", i);
         saw(world, key, 3);
-        if (i == 9) { /* ten are no fleet */
+        if (i == 5) { /* a fifth of them */
             run(world, "failure-detector");
-            assert_int_equal(in_failure(world, 30), 10);
+            assert_int_equal(in_failure(world, 30), 6);
         }
     }
     run(world, "failure-detector");
-    assert_int_equal(in_failure(world, 30), 10);
+    assert_int_equal(in_failure(world, 30), 6);
     const LhBrake *brake = look(world, "decided/brakes/failure-detector");
     assert_non_null(brake);
     assert_int_equal(brake->eligible, 30);
@@ -347,6 +347,30 @@ static void a_fleet_is_not_condemned_at_once(void **state)
     run(world, "failure-detector");
     assert_null(look(world, "decided/brakes/failure-detector"));
     assert_int_equal(in_failure(world, 30), 0);
+}
+
+/* Of n nodes that all miss their probes one by one, how many are condemned. */
+static void a_small_fleet_is_a_fleet(void **state)
+{
+    static const struct {
+        guint nodes, condemned;
+    } rows[] = {{3, 3}, {4, 1}, {6, 1}, {9, 1}, {10, 2}};
+
+    (void)state;
+    for (guint r = 0; r < G_N_ELEMENTS(rows); r++) {
+        g_autoptr(World) world = world_new();
+        for (guint i = 0; i < rows[r].nodes; i++) {
+            g_autofree char *key = g_strdup_printf("cache/n%u-00000001", i);
+            put_probed(world, key, "online");
+        }
+        run(world, "failure-detector");
+        for (guint i = 0; i < rows[r].nodes; i++) {
+            g_autofree char *key = g_strdup_printf("cache/n%u-00000001", i);
+            saw(world, key, 3);
+            run(world, "failure-detector");
+        }
+        assert_int_equal(in_failure(world, rows[r].nodes), rows[r].condemned);
+    }
 }
 
 int main(void)
@@ -368,6 +392,7 @@ int main(void)
         cmocka_unit_test(an_exclusive_node_is_marked_then_revoked),
         cmocka_unit_test(keep_revokes_nothing),
         cmocka_unit_test(a_fleet_is_not_condemned_at_once),
+        cmocka_unit_test(a_small_fleet_is_a_fleet),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
