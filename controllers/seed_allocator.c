@@ -895,8 +895,10 @@ static void plan_settings_status(LhSeedRound *round)
             .message = asked,
         };
     if (lh_plan_status(round->plan, present, "settings/" NAME "/" NAME,
-                       accepted == NULL ? 0 : accepted->mod_rev, conditions, n,
-                       round->context->now_ms) &&
+                       accepted != NULL && lh_object_known(accepted)
+                           ? ((const LhAccepted *)accepted)->revision
+                           : 0,
+                       conditions, n, round->context->now_ms) &&
         round->missing > 0)
         lh_plan_event(round->plan, LH_EVENT_WARNING, "InsufficientCapacity", LH_KIND_SETTINGS, NAME,
                       "%s", missing);
@@ -967,8 +969,13 @@ static void seed_allocator_plan(gconstpointer index, const LhPlanContext *contex
     plan_releases(&round);
     lh_seed_plan_moves(&round);
     plan_seed_statuses(&round);
-    if (!round.stopped)
+    if (!round.stopped) {
         plan_settings_status(&round);
+        lh_pool_say_drained(round.view, NAME, round.missing > 0 ? "NoRoom" : "Moving",
+                            round.missing > 0 ? "no other manager has room for all of them"
+                                              : "policy by policy goes to another manager",
+                            context->now_ms, plan);
+    }
     lh_seed_places_free(round.places);
     g_hash_table_unref(round.groups);
     g_hash_table_unref(round.told);

@@ -178,6 +178,7 @@ static void a_move_waits_for_all_and_hands_the_window_on(void **state)
 {
     g_autoptr(World) world = fleet_of(1);
     const LhAssignment *order;
+    static const char drained[] = "nodepolicies/manager/m0/" NAME;
 
     (void)state;
     accept_seed(world, "a", "slow", "started");
@@ -189,6 +190,7 @@ static void a_move_waits_for_all_and_hands_the_window_on(void **state)
     run(world, NAME);
     assert_int_equal(order_of(world, "manager/m0-00000001/a")->action, LH_ACTION_EVICT);
     assert_int_equal(order_of(world, "manager/m0-00000001/b")->action, LH_ACTION_EVICT);
+    assert_int_equal(condition_of(world, drained, "Drained")->status, LH_CONDITION_FALSE);
     answer_with(world, "manager/m0-00000001/a", "evicted", ",\"window\":{\"granted\":[[9,1]]}");
     accept_seed(world, "c", "slow", "started"); /* joins while the others move */
     run(world, NAME);
@@ -204,6 +206,7 @@ static void a_move_waits_for_all_and_hands_the_window_on(void **state)
     assert_on(world, "b", "n-00000001");
     assert_on(world, "c", "n-00000001");
     assert_null(load_of(world, "b")->window);
+    assert_int_equal(condition_of(world, drained, "Drained")->status, LH_CONDITION_TRUE);
 }
 
 /* The one that was acknowledged last is stopped, and there is no manager for the others yet. */
