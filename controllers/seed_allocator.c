@@ -590,7 +590,9 @@ static void plan_seed(LhSeedRound *round, const LhPoolItem *item)
         } else if (plan_ended(round, assignment, ended == NULL)) {
             ended = assignment;
         } else {
-            held = held || assignment->group == NULL || !group_at(round, assignment->group)->moving;
+            /* Where another policy is being moved it is not deleted, and the seed is not loaded beside it. */
+            held = held || assignment->group == NULL || assignment->group != item->group ||
+                   !group_at(round, assignment->group)->moving;
         }
     }
     plan_retry(round, item, live);

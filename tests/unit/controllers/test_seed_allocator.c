@@ -209,6 +209,34 @@ static void a_move_waits_for_all_and_hands_the_window_on(void **state)
     assert_int_equal(condition_of(world, drained, "Drained")->status, LH_CONDITION_TRUE);
 }
 
+/* It is given another policy in the middle of a move: its old order is kept for the window of the others. */
+static void who_leaves_a_moving_policy_waits_for_the_move(void **state)
+{
+    g_autoptr(World) world = fleet_of(1);
+
+    (void)state;
+    accept_throttle(world, "fast", "{\"requests\":100,\"period\":\"1m\"}");
+    accept_seed(world, "a", "slow", "started");
+    accept_seed(world, "b", "slow", "started");
+    settle_seeds(world);
+    join_pool(world, LH_POOL_MANAGER, "n-00000001", "");
+    accept_seed(world, "c", "fast", "started");
+    settle_seeds(world);
+    assert_on(world, "c", "n-00000001");
+    put(world, "decided/accepted/nodepolicies/manager/m0",
+        "{\"revision\":1,\"acceptedAt\":1,\"spec\":{\"drain\":true}}");
+    run(world, NAME);
+    answer_with(world, "manager/m0-00000001/a", "evicted", ",\"window\":{\"granted\":[[9,1]]}");
+    accept_seed(world, "a", "fast", "started");
+    run(world, NAME);
+    assert_null(order_of(world, "manager/n-00000001/a"));
+    answer_with(world, "manager/m0-00000001/b", "evicted", ",\"window\":{\"granted\":[[7,2]]}");
+    settle_seeds(world);
+    assert_on(world, "a", "n-00000001");
+    assert_on(world, "b", "n-00000001");
+    assert_null(order_of(world, "manager/m0-00000001/a"));
+}
+
 /* The one that was acknowledged last is stopped, and there is no manager for the others yet. */
 static void the_last_window_is_kept_until_it_is_handed_on(void **state)
 {
@@ -617,6 +645,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(seeds_of_a_policy_are_together),
         cmocka_unit_test(a_move_waits_for_all_and_hands_the_window_on),
+        cmocka_unit_test(who_leaves_a_moving_policy_waits_for_the_move),
         cmocka_unit_test(the_last_window_is_kept_until_it_is_handed_on),
         cmocka_unit_test(paused_stopped_done),
         cmocka_unit_test(what_does_not_parse_is_left),
