@@ -228,7 +228,8 @@ static gboolean not_deletable(const LhFleet *fleet, const LhFleetSnapshot *snaps
     return TRUE;
 }
 
-/* As the last whole listing of its root says; without one as it was said before. */
+/* As the last whole listing of its root says; without one as it was said before, if that was of this very
+ * publication: of a later one nobody knows yet. */
 static gboolean data_missing(const LhFleet *fleet, const LhFleetSnapshot *snapshot,
                              const LhStatus *status, LhCondition *out)
 {
@@ -247,7 +248,7 @@ static gboolean data_missing(const LhFleet *fleet, const LhFleetSnapshot *snapsh
     listed = list == NULL ? NULL : lh_fleet_observed(fleet, LH_CLEANER, list);
     is = listed != NULL && listed->error == NULL
              ? missing != NULL && missing->revision == object->o.mod_rev
-             : root != NULL && before != NULL;
+             : root != NULL && before != NULL && status->observed_revision == object->o.mod_rev;
     *out = (LhCondition){
         .type = "DataMissing",
         .status = LH_CONDITION_TRUE,

@@ -527,6 +527,28 @@ static void missing_data_is_said_and_nothing_more(void **state)
     assert_null(condition_of(world, "snapshots/gone/" C, "DataMissing"));
 }
 
+/* What was said of an earlier publication is not said of a later one that nobody has looked for yet. */
+static void missing_data_of_an_earlier_publication(void **state)
+{
+    g_autoptr(World) world = world_with(0, 0);
+
+    (void)state;
+    put_snapshot(world, "gone", "s", T0, 10);
+    const LhSnapshot *snapshot = look(world, "published/snapshots/gone");
+    observe(world, "missing.gone", "{\"at\":%" PRId64 ",\"token\":1,\"revision\":%" PRId64 "}",
+            world->now_ms, snapshot->o.mod_rev);
+    listed(world, ",\"missing\":1");
+    run(world, C);
+    assert_non_null(condition_of(world, "snapshots/gone/" C, "DataMissing"));
+    g_autofree char *list_id = root_id("list.");
+    observe(world, list_id, "%s", "");
+    observe(world, "missing.gone", "%s", "");
+    fail_over(world);
+    put_snapshot(world, "gone", "s", T0, 11);
+    run(world, C);
+    assert_null(condition_of(world, "snapshots/gone/" C, "DataMissing"));
+}
+
 static void an_orphan_is_seen_twice_a_grace_apart(void **state)
 {
     g_autoptr(World) world = world_with(0, 0);
@@ -738,6 +760,7 @@ int main(void)
         cmocka_unit_test(pauses_keep_what_is_decided),
         cmocka_unit_test(so_many_a_second),
         cmocka_unit_test(missing_data_is_said_and_nothing_more),
+        cmocka_unit_test(missing_data_of_an_earlier_publication),
         cmocka_unit_test(an_orphan_is_seen_twice_a_grace_apart),
         cmocka_unit_test(an_orphan_that_changes_or_is_claimed_is_none),
         cmocka_unit_test(an_orphan_that_has_changed_when_it_is_erased_is_none),
