@@ -316,7 +316,7 @@ static void count_marks(const Round *round, GHashTable *pools, GPtrArray *names)
             marks->due++;
             g_ptr_array_add(names, presence->key);
         } else if (health->state == LH_HEALTH_FAILURE &&
-                   g_str_has_prefix(health->reason, BY_PROBE) &&
+                   health->reason != NULL && g_str_has_prefix(health->reason, BY_PROBE) &&
                    health->since > round->context->now_ms - MARKS_MS) {
             marks_of(pools, presence)->marks++;
             lh_plan_wake(round->plan, health->since + MARKS_MS);
