@@ -292,16 +292,14 @@ static void finish(World *world)
 
 enum { KILLED, STOPPED, CUT, DEAF, REVOKED, CUT_INDEXER, SLOW, N_FAULTS };
 
+/* The failure-detector revokes it then. */
 static void revoke_lease(World *world, const Worker *worker)
 {
-    const LhObject *node = world_get(world, LH_KIND_NODE, "recovery/%s", worker->id);
     g_autofree char *health = g_strconcat("decided/health/recovery/", worker->id, NULL);
-    g_autofree char *lease = lh_lease_hex(lh_object_lease(node));
 
     world_put(world, health,
               "{\"state\":\"failure\",\"since\":\"2026-01-01T00:00:00Z\",\"reason\":\"hangs\","
               "\"leaseTtl\":\"3s\",\"revoking\":true}");
-    etcdctl(world, "lease", "revoke", lease, NULL);
 }
 
 static void lose(World *world, Worker *worker, guint fault)

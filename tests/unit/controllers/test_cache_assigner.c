@@ -249,7 +249,7 @@ static void cordoned_failing_and_odd_nodes_get_nothing_new(void **state)
     put(world, "desired/nodepolicies/cache/a", "{\"spec\":{\"cordon\":true}}");
     put_node(world, "a-00000001", 1000, 0, "");
     put_node(world, "b-00000001", 1000, 0, ",\"labels\":7");
-    put_node(world, "c-00000001", 1000, 0, "");
+    put_node(world, "c-00000001", 1000, 0, ",\"url\":\"http://c\""); /* never probed */
     put(world, "decided/health/cache/c-00000001", "{\"state\":\"failure\"}");
     put_node(world, "d-00000001", 1000, 0, "");
     put(world, "decided/health/cache/d-00000001", "spoilt");

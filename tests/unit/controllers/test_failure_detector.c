@@ -369,6 +369,21 @@ static void a_fleet_is_not_condemned_at_once(void **state)
     assert_int_equal(in_failure(world, 30), 0);
 }
 
+/* As other programs may write it. */
+static void a_failure_without_a_reason_is_no_probes(void **state)
+{
+    g_autoptr(World) world = world_new();
+
+    (void)state;
+    put_probed(world, "cache/n0-00000001", "online");
+    put(world, "decided/health/cache/n0-00000001", "{\"state\":\"failure\",\"leaseTtl\":\"5s\"}");
+    run(world, "failure-detector");
+    assert_int_equal(in_failure(world, 1), 1); /* until something is known of it */
+    saw(world, "cache/n0-00000001", 0);
+    run(world, "failure-detector");
+    assert_int_equal(in_failure(world, 1), 0);
+}
+
 /* Of n nodes that all miss their probes one by one, how many are condemned. */
 static void a_small_fleet_is_a_fleet(void **state)
 {
@@ -414,6 +429,7 @@ int main(void)
         cmocka_unit_test(a_mark_needs_no_reason),
         cmocka_unit_test(a_fleet_is_not_condemned_at_once),
         cmocka_unit_test(a_small_fleet_is_a_fleet),
+        cmocka_unit_test(a_failure_without_a_reason_is_no_probes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
