@@ -252,7 +252,8 @@ static void plan_registered(const Round *round, const LhFleetPresence *presence)
     next = table[health->state][sign_of(presence, round->settings, &by_probe)];
     if (next == LH_HEALTH_FAILURE && health->state == LH_HEALTH_FAILURE) {
         if (strcmp(pool, LH_POOL_CACHE) != 0 && round->settings->on_failure == LH_ON_FAILURE_EVICT)
-            mark(round, presence, next, health->reason, TRUE);
+            mark(round, presence, next,
+                 health->reason != NULL ? health->reason : "in failure; nothing says why", TRUE);
         return;
     }
     if ((int)next == health->state)
@@ -315,8 +316,8 @@ static void count_marks(const Round *round, GHashTable *pools, GPtrArray *names)
             marks->marks++;
             marks->due++;
             g_ptr_array_add(names, presence->key);
-        } else if (health->state == LH_HEALTH_FAILURE &&
-                   health->reason != NULL && g_str_has_prefix(health->reason, BY_PROBE) &&
+        } else if (health->state == LH_HEALTH_FAILURE && health->reason != NULL &&
+                   g_str_has_prefix(health->reason, BY_PROBE) &&
                    health->since > round->context->now_ms - MARKS_MS) {
             marks_of(pools, presence)->marks++;
             lh_plan_wake(round->plan, health->since + MARKS_MS);

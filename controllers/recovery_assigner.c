@@ -342,6 +342,7 @@ static void assign(Round *round, const LhPoolItem *item, const LhPoolNode *node)
     const LhRecoveryTask *task = known_task(item);
     g_autofree char *name = g_strconcat(LH_POOL_RECOVERY "/", node->id, "/", item->name, NULL);
     g_autofree char *registration = g_strconcat(LH_POOL_RECOVERY "/", node->id, NULL);
+    g_autofree char *retry = g_strconcat(LH_POOL_RECOVERY "/", item->name, NULL);
     LhAssignment order = {
         .action = LH_ACTION_LOAD,
         .since = round->context->now_ms,
@@ -358,6 +359,7 @@ static void assign(Round *round, const LhPoolItem *item, const LhPoolNode *node)
     lh_plan_put(round->plan, LH_KIND_ASSIGNMENT, name, &order, 0, order.rule, "%s", order.reason);
     lh_plan_rely(round->plan, LH_KIND_RECOVERYTASK, item->name, task->o.mod_rev);
     lh_plan_rely(round->plan, LH_KIND_NODE, registration, node->object->mod_rev);
+    lh_plan_rely(round->plan, LH_KIND_RETRY, retry, item->retry == NULL ? 0 : item->retry->mod_rev);
     lh_plan_end(round->plan);
 }
 

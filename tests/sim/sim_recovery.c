@@ -3,7 +3,7 @@
  * indexer and manager a partition or a seed becomes live and stays so, or fails; what crawlers ask a crawl
  * manager for is sim_crawl.c's. It goes on while its
  * agent's process is stopped, as a real program does, until the deadline that the agent named last: then
- * its watchdog ends it; and when the process dies. Who works on what is known here, apart from etcd: no
+ * its watchdog kills it, which an agent that lives on hears as a failure; and when the process dies. Who works on what is known here, apart from etcd: no
  * task may be in two hands at once.
  */
 #include "base/errors.h"
@@ -13,12 +13,14 @@
 
 #define GROUP        "hands"
 #define FAIL_PERCENT 12
+#define LATE_MS      1000 /* before an end after the deadline is looked at again */
 
 typedef struct {
     SimRecovery *work;
     char *task;
     char *policy;                 /* of a seed with a throttle; else NULL */
     gboolean works, fails, stays; /* stays: it does not end by itself */
+    gboolean killed;              /* by its watchdog */
     LhTimer *end;                 /* of the director: when the program ends; NULL: it has */
     LhTimer *heard;               /* of the agent's process */
     gboolean releasing;
@@ -150,17 +152,22 @@ static void heard(gpointer data)
     SimRecovery *work = thing->work;
     thing->heard = NULL;
     g_autofree char *task = g_strdup(thing->task);
-    gboolean fails = thing->fails, releasing = thing->releasing;
+    gboolean fails = thing->fails, killed = thing->killed, releasing = thing->releasing;
     if (thing->works && !releasing) {
         work->funcs->ready(task, NULL, work->data);
         return;
     }
+    if (work->named && work->deadline == NULL) {
+        thing->heard = lh_timer_in(work->process->env, LATE_MS, heard, thing);
+        return; /* the agent leaves, or names a later one */
+    }
     g_hash_table_remove(work->things, task);
     if (releasing) {
         work->funcs->released(task, NULL, work->data);
-    } else if (fails) {
+    } else if (fails || killed) {
         g_autoptr(GError) error = g_error_new_literal(LH_ERROR, LH_ERR_IO,
-                                                      "exited with status 1: no luck");
+                                                      killed ? "killed by its watchdog"
+                                                             : "exited with status 1: no luck");
         work->funcs->failed(task, error, work->data);
     } else {
         work->funcs->finished(task, work->data);
@@ -174,6 +181,12 @@ static void end(Thing *thing)
     lh_timer_clear(thing->work->process->sim->director, &thing->end);
     if (thing->heard == NULL)
         thing->heard = lh_timer_in(thing->work->process->env, 0, heard, thing);
+}
+
+static void kill_thing(Thing *thing)
+{
+    thing->killed = TRUE;
+    end(thing);
 }
 
 static void on_end(gpointer data)
@@ -213,8 +226,10 @@ static void work_load(LhAgentWork *base, const char *item, const LhAssignment *a
     g_hash_table_replace(work->things, thing->task, thing);
     if (work->crawl != NULL)
         thing->policy = g_strdup(sim_crawl_told(work->crawl, item, assignment));
-    if (work->named && work->deadline == NULL)
-        return; /* its watchdog ends it before it begins, and nobody hears of that */
+    if (work->named && work->deadline == NULL) {
+        kill_thing(thing); /* before it begins */
+        return;
+    }
     take(thing);
     thing->end = lh_timer_in(sim->director, ms, on_end, thing);
 }
@@ -261,7 +276,8 @@ static void work_release(LhAgentWork *base, const char *item)
     thing->end = lh_timer_in(sim->director, sim_between(sim, 5, 3000), stop, thing);
 }
 
-/* The watchdogs' doing; nobody hears of it, but an agent that leaves anyway. */
+/* The watchdogs' doing. An agent that leaves does not hear of it; one whose renewal was on its way does. What
+ * had ended before is over as it was. */
 static void at_deadline(gpointer data)
 {
     SimRecovery *work = data;
@@ -271,8 +287,8 @@ static void at_deadline(gpointer data)
     g_hash_table_iter_init(&iter, work->things);
     while (g_hash_table_iter_next(&iter, NULL, &value)) {
         Thing *thing = value;
-        let_go(thing);
-        lh_timer_clear(work->process->sim->director, &thing->end);
+        if (thing->works)
+            kill_thing(thing);
     }
 }
 

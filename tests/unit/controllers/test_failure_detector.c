@@ -306,6 +306,26 @@ static void keep_revokes_nothing(void **state)
     assert_false(at->revoking);
 }
 
+/* The reason is optional: a mark without one is a mark. */
+static void a_mark_needs_no_reason(void **state)
+{
+    g_autoptr(World) world = world_new();
+    const char *key = "recovery/r-00000001";
+    GLogLevelFlags before = g_log_set_always_fatal(G_LOG_LEVEL_CRITICAL | G_LOG_FATAL_MASK);
+
+    (void)state;
+    put_probed(world, NODE, "error");
+    put(world, "decided/health/" NODE, "{\"state\":\"failure\",\"since\":1}");
+    assert_nothing_to_do(world, "failure-detector");
+    put_probed(world, key, "error");
+    put(world, "decided/health/recovery/r-00000001", "{\"state\":\"failure\",\"since\":1}");
+    run(world, "failure-detector");
+    const LhHealth *at = look(world, "decided/health/recovery/r-00000001");
+    assert_true(at->revoking);
+    assert_string_equal(at->reason, "in failure; nothing says why");
+    g_log_set_always_fatal(before);
+}
+
 static guint in_failure(World *world, guint n)
 {
     guint count = 0;
@@ -406,6 +426,7 @@ int main(void)
         cmocka_unit_test(what_a_new_leader_has_not_seen_condemns_and_absolves_nobody),
         cmocka_unit_test(an_exclusive_node_is_marked_then_revoked),
         cmocka_unit_test(keep_revokes_nothing),
+        cmocka_unit_test(a_mark_needs_no_reason),
         cmocka_unit_test(a_fleet_is_not_condemned_at_once),
         cmocka_unit_test(a_small_fleet_is_a_fleet),
         cmocka_unit_test(a_failure_without_a_reason_is_no_probes),

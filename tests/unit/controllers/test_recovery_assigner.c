@@ -258,6 +258,33 @@ static void parked_after_five_attempts(void **state)
     assert_null(lookf(world, "decided/status/recoverytasks/t/recovery-assigner"));
 }
 
+/* The retry that a plan read is compared: one that holds the task back, or does not parse, may come first. */
+static void a_retry_that_comes_late_wins(void **state)
+{
+    static const char *const values[] = {
+        "garbage",
+        "{\"attempt\":5,\"parked\":true}",
+        "{\"attempt\":1,\"notBefore\":\"2100-01-01T00:00:00.000Z\"}",
+    };
+    static const char *const before[] = {NULL, "{\"attempt\":1}"};
+
+    (void)state;
+    for (guint i = 0; i < G_N_ELEMENTS(values) * G_N_ELEMENTS(before); i++) {
+        g_autoptr(World) world = world_new();
+        g_autoptr(LhPlan) plan = NULL;
+        join(world, "a-00000001");
+        put_task(world, "t", T0);
+        if (before[i % 2] != NULL)
+            put(world, RETRY("t"), before[i % 2]);
+        plan = plan_of(world, RA);
+        assert_int_equal(lh_plan_groups(plan), 1);
+        put(world, RETRY("t"), values[i / 2]);
+        assert_false(apply_group(world, plan, 0));
+        run(world, RA);
+        assert_int_equal(count_below(world, ORDER("")), 0);
+    }
+}
+
 static void a_changed_task_is_unparked(void **state)
 {
     g_autoptr(World) world = world_new();
@@ -713,6 +740,7 @@ int main(void)
         cmocka_unit_test(who_gives_no_reason_is_said_to_give_none),
         cmocka_unit_test(alone_it_gets_it_again),
         cmocka_unit_test(parked_after_five_attempts),
+        cmocka_unit_test(a_retry_that_comes_late_wins),
         cmocka_unit_test(a_changed_task_is_unparked),
         cmocka_unit_test(too_slow_is_taken_away_and_counts),
         cmocka_unit_test(done_wins_against_the_timeout),
