@@ -8,8 +8,9 @@
  * when no snapshot names the service any more.
  *
  * No capacity is given twice: services are decided one after the other in one room; what a plan takes away
- * is not given to another in the same plan, as its groups may be committed in any subset; and the next plan
- * begins after all of them are seen. What people may change meanwhile is compared.
+ * is not given to another in the same plan, as its groups may be committed in any subset; whoever would put
+ * more on what it keeps waits while another takes a part of that, as its group might be committed first; and
+ * the next plan begins after all of them are seen. What people may change meanwhile is compared.
  */
 #include "base/planted.h"
 #include "base/units.h"
@@ -32,6 +33,7 @@ typedef struct {
     const LhSettings *settings;
     LhPlan *plan;
     LhPartitionRoom *room; /* with what this plan gives; made when first needed */
+    GHashTable *taken;     /* set of seats + 1 that a service takes newly in this plan */
 } Round;
 
 static gboolean full(Round *round)
@@ -221,16 +223,19 @@ static void keep_old(GArray *uses, const GArray *old)
     }
 }
 
+static gboolean holds(const GArray *held, guint seat)
+{
+    for (guint i = 0; i < held->len; i++)
+        if (g_array_index(held, LhPartitionUse, i).seat == seat)
+            return TRUE;
+    return FALSE;
+}
+
 static gboolean takes_another(const GArray *seats, const GArray *held)
 {
-    for (guint i = 0; i < seats->len; i++) {
-        guint at = 0;
-        while (at < held->len &&
-               g_array_index(held, LhPartitionUse, at).seat != g_array_index(seats, guint, i))
-            at++;
-        if (at == held->len)
+    for (guint i = 0; i < seats->len; i++)
+        if (!holds(held, g_array_index(seats, guint, i)))
             return TRUE;
-    }
     return FALSE;
 }
 
@@ -253,6 +258,31 @@ static const char *why(const Round *round, const LhPartitionService *service, co
     }
     *text = "what it needs has changed";
     return "needs-changed";
+}
+
+/* On fewer partitions than before, more of it is on each. */
+static gboolean grows_where_another_takes(const Round *round, const GArray *seats,
+                                          const GArray *held, gint64 share)
+{
+    for (guint i = 0; i < held->len; i++) {
+        const LhPartitionUse *use = &g_array_index(held, LhPartitionUse, i);
+        if (share <= use->used + use->leaving ||
+            !g_hash_table_contains(round->taken, GUINT_TO_POINTER(use->seat + 1)))
+            continue;
+        for (guint at = 0; at < seats->len; at++)
+            if (g_array_index(seats, guint, at) == use->seat)
+                return TRUE;
+    }
+    return FALSE;
+}
+
+static void note_taken(Round *round, const GArray *seats, const GArray *held)
+{
+    for (guint i = 0; i < seats->len; i++) {
+        guint seat = g_array_index(seats, guint, i);
+        if (!holds(held, seat))
+            g_hash_table_add(round->taken, GUINT_TO_POINTER(seat + 1));
+    }
 }
 
 /* TRUE: it has others from then on, and a group was written. */
@@ -289,6 +319,7 @@ static gboolean change(Round *round, const LhPartitionService *service, const GA
     array = (LhArray){history->len, sizeof(LhPartitionInterval), history->data};
     uses = lh_partition_uses(round->partitions, service, &array, times.now_ms);
     keep_old(uses, held);
+    note_taken(round, seats, held);
     lh_partition_room_put(round->room, uses_of(uses), uses->len);
     return TRUE;
 }
@@ -328,6 +359,10 @@ static void decide(Round *round, const LhPartitionService *service)
         say_unknown(round, service, "PlanUnknown",
                     "a PartitionPlan does not parse, and what it uses is not known: mend or "
                     "remove it");
+    } else if (grows_where_another_takes(round, seats, held, answer.share)) {
+        lh_plan_note(round->plan, LH_KIND_SERVICE, service->name, "wait-other",
+                     "another service takes a part of what it keeps; it is decided after that");
+        round->plan->more = TRUE;
     } else if (change(round, service, seats, held)) {
         return;
     } else {
@@ -430,12 +465,14 @@ static void partition_allocator_plan(gconstpointer index, const LhPlanContext *c
         .context = context,
         .settings = lh_pools_settings(pools, NAME),
         .plan = plan,
+        .taken = g_hash_table_new(NULL, NULL),
     };
     GTreeNode *coming = first_after(pools->partitions, context->now_ms);
 
     plan_services(&round, TRUE);
     plan_services(&round, FALSE);
     lh_partition_room_free(round.room);
+    g_hash_table_unref(round.taken);
     if (coming != NULL)
         lh_plan_wake(plan, ((const LhPartitionService *)g_tree_node_key(coming))->last_start);
     lh_indexers_plan(pools, context, plan);

@@ -261,6 +261,7 @@ static void load(LhSeedRound *round, LhSeedDecision *at, const LhSeedPending *pe
         rely_on_throttle(round, at->group);
         if (!claim)
             rely_on_claim(round, at);
+        at->joined = TRUE;
     }
     lh_plan_rely(round->plan, LH_KIND_NODE, registration, node->object->mod_rev);
     if (at == NULL || claim)
@@ -414,6 +415,7 @@ static void update(LhSeedRound *round, const LhPoolAssignment *assignment, LhSee
         rely_on_throttle(round, at->group);
         if (!claim)
             rely_on_claim(round, at);
+        at->joined = TRUE;
     }
     lh_plan_end(round->plan);
     g_hash_table_add(round->told, (gpointer)item);

@@ -27,7 +27,7 @@ static const LhPoolNode *group_may_move(LhSeedRound *round, const LhSeedGroup *g
 
     if (lh_seed_group_throttle(group) == NULL ||
         (group->status != NULL && !lh_object_known(group->status)) || owner == NULL ||
-        round->pools->seeds->unknown_orders > 0 || (at != NULL && at->claimed))
+        round->pools->seeds->unknown_orders > 0 || (at != NULL && (at->claimed || at->joined)))
         return NULL;
     for (GTreeNode *n = g_tree_node_first(group->orders); n != NULL; n = g_tree_node_next(n)) {
         const LhPoolAssignment *assignment = g_tree_node_key(n);

@@ -25,6 +25,7 @@ typedef struct {
     const LhPoolNode *node; /* of what is held; NULL: nothing is */
     guint loads, evicts;    /* held */
     gboolean split, moving, claimed, lost;
+    gboolean joined; /* by a seed, in this plan */
     gboolean
         unknown; /* its Accepted, its claim or the Accepted of one of its seeds does not parse */
     const LhPoolAssignment *last; /* of those that may end, the one that was answered last */

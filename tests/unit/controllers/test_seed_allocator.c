@@ -209,6 +209,28 @@ static void a_move_waits_for_all_and_hands_the_window_on(void **state)
     assert_int_equal(condition_of(world, drained, "Drained")->status, LH_CONDITION_TRUE);
 }
 
+/* One joins the policy in place in the very plan in which its manager is first seen drained. */
+static void nobody_joins_a_policy_that_begins_to_move(void **state)
+{
+    g_autoptr(World) world = fleet_of(1);
+
+    (void)state;
+    accept_seed(world, "a", "slow", "started");
+    accept_seed(world, "c", NULL, "started");
+    settle_seeds(world);
+    join_pool(world, LH_POOL_MANAGER, "n-00000001", "");
+    settings(world, "{\"autoRebalance\":false}");
+    accept_seed(world, "c", "slow", "started");
+    put(world, "decided/accepted/nodepolicies/manager/m0",
+        "{\"revision\":1,\"acceptedAt\":1,\"spec\":{\"drain\":true}}");
+    step(world, NAME);
+    assert_non_null(strstr(load_of(world, "c")->seed, "slow"));
+    assert_int_equal(order_of(world, "manager/m0-00000001/a")->action, LH_ACTION_LOAD);
+    settle_seeds(world);
+    assert_on(world, "a", "n-00000001");
+    assert_on(world, "c", "n-00000001");
+}
+
 /* It is given another policy in the middle of a move: its old order is kept for the window of the others. */
 static void who_leaves_a_moving_policy_waits_for_the_move(void **state)
 {
@@ -645,6 +667,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(seeds_of_a_policy_are_together),
         cmocka_unit_test(a_move_waits_for_all_and_hands_the_window_on),
+        cmocka_unit_test(nobody_joins_a_policy_that_begins_to_move),
         cmocka_unit_test(who_leaves_a_moving_policy_waits_for_the_move),
         cmocka_unit_test(the_last_window_is_kept_until_it_is_handed_on),
         cmocka_unit_test(paused_stopped_done),
