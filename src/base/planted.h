@@ -37,7 +37,7 @@
     X(LAST_GOOD_FORGOTTEN, "last-good-forgotten", 12,                                              \
       "a new leader withdraws the last good value")                                                \
     X(RESTORE_LETS_GO, "restore-lets-go", 12, "what a Pending restore created expires")            \
-    X(RESTORE_TTL_AT_ONCE, "restore-ttl-at-once", 3, "a ttl is counted from the creation")         \
+    X(RESTORE_TTL_AT_ONCE, "restore-ttl-at-once", 12, "a ttl is counted from the creation")        \
     X(RESTORE_IN_REGULAR, "restore-in-regular", 3, "restored replicas are placed as regular ones") \
     X(FAILED_TOO_SOON, "failed-too-soon", 3, "a lost node is called failed at once")               \
     X(LIVE_WHILE_LOADING, "live-while-loading", 3, "a node says live while it loads")              \
