@@ -673,6 +673,15 @@ static void join(LhSeedRound *round, LhSeedDecision *at)
     }
 }
 
+static gboolean is_being_moved(const LhSeedDecision *at)
+{
+    if (LH_BUG(JOINS_MOVING))
+        return FALSE;
+    if (LH_BUG(GROUP_SPLIT))
+        return FALSE;
+    return at->moving && at->loads + at->evicts > 0;
+}
+
 static void plan_group(LhSeedRound *round, LhSeedDecision *at)
 {
     const LhSeedPending *first;
@@ -694,8 +703,7 @@ static void plan_group(LhSeedRound *round, LhSeedDecision *at)
     first = &g_array_index(at->pending, LhSeedPending, 0);
     if (at->claimed || at->unknown || at->split)
         note_pending(round, at, "wait-policy", "what is known of its policy is not settled");
-    else if (at->moving && at->loads + at->evicts > 0 && !LH_BUG(JOINS_MOVING) &&
-             !LH_BUG(GROUP_SPLIT))
+    else if (is_being_moved(at))
         note_pending(round, at, "wait-move", "the seeds of its policy are being moved");
     else if (at->node != NULL && !(at->moving && LH_BUG(GROUP_SPLIT)))
         join(round, at);

@@ -144,7 +144,7 @@ static void on_read(const LhRangeReply *reply, const GError *error, gpointer dat
     if (value == NULL) {
         lh_http_reply_problem(rebalance->request, 409, NULL,
                               "settings/" ASSIGNER " is not valid (%s): mend it first",
-                              invalid->message);
+                              invalid != NULL ? invalid->message : "no reason given");
         rebalance_free(rebalance);
         return;
     }
