@@ -460,13 +460,14 @@ static void want_probe(const LhFleetPresence *presence, const LhSettings *settin
 static void want_revoked(const LhFleet *fleet, const LhPlanContext *context,
                          const LhFleetPresence *presence, LhErrands *errands)
 {
-    const LhNode *node = (const LhNode *)presence->node;
+    /* That of its key: what a node says of itself could name anybody's. */
+    gint64 lease = lh_object_lease(presence->node);
     const LhHealth *health = (const LhHealth *)presence->health;
     g_autofree char *id = probe_id(LH_DETECTOR_REVOKE ".", presence);
     const LhObservation *last = id == NULL ? NULL : lh_fleet_observed(fleet, LH_DETECTOR, id);
     gint64 attempt = 0;
 
-    if (id == NULL || node->lease == NULL)
+    if (id == NULL || lease == 0)
         return;
     if (last != NULL && last->token == health->o.mod_rev) {
         if (last->error == NULL)
@@ -481,7 +482,7 @@ static void want_revoked(const LhFleet *fleet, const LhPlanContext *context,
                                        .what = LH_DETECTOR_REVOKE,
                                        .token = health->o.mod_rev,
                                        .attempt = attempt,
-                                       .number = (gint64)g_ascii_strtoull(node->lease, NULL, 16)});
+                                       .number = lease});
 }
 
 static void failure_detector_errands(gconstpointer index, const LhPlanContext *context,

@@ -286,8 +286,7 @@ static void start(Job *job)
         job->timer = lh_timer_in(env, (gint64)lh_random_below(env, (guint64)MAX(job->period_ms, 1)),
                                  on_due, job);
     else
-        job->call = etcd->v->lease_revoke(etcd, job->number, lh_mono_ms(env) + REVOKE_MS,
-                                          on_revoked, job);
+        job->call = etcd->v->lease_revoke(etcd, job->number, REVOKE_MS, on_revoked, job);
 }
 
 /* ---- the list ---- */

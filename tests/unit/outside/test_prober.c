@@ -101,7 +101,7 @@ static LhCallId revoke_lease(LhEtcd *etcd, gint64 lease, gint64 deadline_ms, LhL
 {
     Lab *lab = (Lab *)etcd;
 
-    (void)deadline_ms;
+    assert_in_range(deadline_ms, 1, 60000); /* from now on */
     lab->revoked = lease;
     func(lease, 0, NULL, data);
     return 0;
