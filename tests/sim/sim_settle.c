@@ -373,7 +373,7 @@ static char *restless(Sim *sim)
     char *(*const checks[])(Sim * sim) = {
         check_processes,    check_leaders,   check_snapshots, check_replicas,
         sim_restores_check, check_leftovers, check_monitored, check_tasks,
-        check_partitions,   check_drained,   sim_seeds_check,
+        check_partitions,   check_drained,   sim_seeds_check, sim_probes_check,
     };
     char *why = NULL;
     for (guint i = 0; why == NULL && i < G_N_ELEMENTS(checks); i++)
