@@ -26,7 +26,7 @@
 #define MARKS_MS        (15 * 1000)
 #define SMALL_POOL      4
 #define BY_PROBE        "probe: "
-#define OFF_AGAIN       "its probe succeeds again"
+#define OFF_AGAIN       BY_PROBE "succeeds again"
 #define REVOKE_RETRY_MS 5000
 
 typedef struct {
@@ -327,11 +327,8 @@ static gint64 marked_ms(const LhFleetPresence *presence)
 {
     const LhHealth *health = (const LhHealth *)presence->health;
 
-    if (health == NULL || !lh_object_known(&health->o) || health->reason == NULL)
-        return 0;
-    if (health->state == LH_HEALTH_PROBATION)
-        return strcmp(health->reason, OFF_AGAIN) == 0 ? health->since : 0;
-    if (health->state == LH_HEALTH_HEALTHY || !said_by_probe(health))
+    if (health == NULL || !lh_object_known(&health->o) || health->state == LH_HEALTH_HEALTHY ||
+        !said_by_probe(health))
         return 0;
     return health->state == LH_HEALTH_FAILED ? health->missing_since : health->since;
 }

@@ -137,7 +137,7 @@ typedef struct {
 
 typedef struct {
     gint64 ms;
-    char pool[64];
+    char node[384]; /* "<pool>/<node>" */
 } InvMark;
 
 /* What is assigned to a node name, regular and restored apart. */

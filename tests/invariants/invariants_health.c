@@ -79,29 +79,41 @@ static gboolean is_mark(const LhHealth *before, const LhHealth *after)
            g_str_has_prefix(after->reason, BY_PROBE);
 }
 
+/* Other nodes of the pool that were condemned lately. */
+static guint count_marks(const Inv *inv, const char *pool, const char *node, gint64 since_ms)
+{
+    g_autoptr(GHashTable) nodes = g_hash_table_new(g_str_hash, g_str_equal);
+    gsize len = strlen(pool);
+    for (guint i = 0; i < inv->marks->len; i++) {
+        const InvMark *mark = &g_array_index(inv->marks, InvMark, i);
+        if (mark->ms > since_ms && strncmp(mark->node, pool, len) == 0 && mark->node[len] == '/' &&
+            strcmp(mark->node, node) != 0)
+            g_hash_table_add(nodes, (gpointer)mark->node);
+    }
+    return g_hash_table_size(nodes);
+}
+
 /* Two leaders' clocks differ: what is told to be older than fifteen seconds may be a little less. */
 static void check_mark(Inv *inv, const InvCommit *commit, const InvChange *change)
 {
-    gint64 window = MARKS_MS - 2 * inv->options.clock_ms;
+    gint64 since = commit->now_ms - MARKS_MS + 2 * inv->options.clock_ms;
     gint64 percent = inv_settings(inv, "failure-detector")->brake_percent;
+    g_autofree char *pool = lh_name_part(change->name, 0);
     InvMark mark = {.ms = commit->now_ms};
-    guint marks = 1, nodes;
-    g_strlcpy(mark.pool, change->name, MIN(sizeof mark.pool, strcspn(change->name, "/") + 1));
+    guint marks, nodes;
     while (inv->marks->len > 0 &&
            g_array_index(inv->marks, InvMark, 0).ms <= commit->now_ms - MARKS_MS)
         g_array_remove_index(inv->marks, 0);
-    for (guint i = 0; i < inv->marks->len; i++) {
-        const InvMark *other = &g_array_index(inv->marks, InvMark, i);
-        marks += other->ms > commit->now_ms - window && strcmp(other->pool, mark.pool) == 0;
-    }
+    marks = 1 + count_marks(inv, pool, change->name, since);
+    nodes = count_nodes(inv, pool, since);
+    g_strlcpy(mark.node, change->name, sizeof mark.node);
     g_array_append_val(inv->marks, mark);
-    nodes = count_nodes(inv, mark.pool, commit->earliest_ms - window);
     if (commit->late || marks == 1 || marks * 100 <= percent * nodes ||
-        count_nodes(inv, mark.pool, G_MAXINT64) < SMALL_POOL ||
+        count_nodes(inv, pool, G_MAXINT64) < SMALL_POOL ||
         commit->now_ms - inv->condoned_ms < CONFIRM_MS)
         return;
-    inv_fail(inv, INV_HEALTH, "%s: %u of %u nodes are condemned by their probes within %d s",
-             change->key, marks, nodes, (int)(window / 1000));
+    inv_fail(inv, INV_HEALTH, "%s: %u of %u nodes are condemned by their probes at once",
+             change->key, marks, nodes);
 }
 
 /* ---- what nodes get ---- */

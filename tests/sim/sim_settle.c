@@ -201,7 +201,8 @@ static char *check_leftovers(Sim *sim)
     g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_ASSIGNMENT]);
     while (g_hash_table_iter_next(&iter, &key, NULL)) {
         g_autofree char *item = lh_name_part(key, 2);
-        if (item != NULL && inv_is_cache(key) && sim_get(sim, LH_KIND_REPLICA, item) == NULL)
+        if (item != NULL && inv_is_cache(key) && sim_get(sim, LH_KIND_REPLICA, item) == NULL &&
+            inv_want(&sim->model, item, NULL, sim_wall(sim), NULL) != INV_UNDECIDED)
             return g_strdup_printf("assignment %s has no replica", (char *)key);
     }
     g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_ITEM]);

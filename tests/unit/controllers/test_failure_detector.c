@@ -504,9 +504,16 @@ static void who_came_back_counts(void **state)
     saw(world, "cache/n1-00000001", 3);
     run(world, "failure-detector");
     assert_int_equal(in_failure(world, 6), 0);
+    del(world, "actual/nodes/cache/n0-00000001"); /* and then it went */
+    run(world, "failure-detector");
+    const LhHealth *gone = look(world, "decided/health/cache/n0-00000001");
+    assert_string_equal(gone->reason, "probe: succeeds again; its registration is gone");
+    assert_int_equal(in_failure(world, 6), 1);
     world->now_ms += 15 * SECOND;
     run(world, "failure-detector");
     assert_int_equal(in_failure(world, 6), 1);
+    const LhHealth *second = look(world, "decided/health/cache/n1-00000001");
+    assert_int_equal(second->state, LH_HEALTH_FAILURE);
 }
 
 static void the_end_of_a_lease_is_told_when_it_has_ended(void **state)
