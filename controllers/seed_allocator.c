@@ -83,6 +83,8 @@ static void read_order(LhSeedDecision *at, const LhPoolAssignment *assignment)
     const LhPoolItem *item = assignment->of;
 
     at->unknown = at->unknown || is_unknown(item->subject);
+    at->going += lh_pool_order(assignment)->action == LH_ACTION_EVICT &&
+                 g_strcmp0(assignment->node->id, at->owner) == 0;
     if (moves_group(assignment) && item->group == at->group && lh_seed_wanted(item) &&
         g_strcmp0(assignment->node->id, at->owner) == 0)
         at->moving = TRUE;
@@ -801,10 +803,46 @@ static void end_all(LhSeedRound *round, const LhSeedUnit *unit)
         take(round, g_tree_node_key(n), "evicted", "nothing of it is held there");
 }
 
-static LhSeedPlace *place_for(LhSeedRound *round, const LhSeedUnit *unit)
+/* The place that a group is being moved from. */
+static LhSeedPlace *home_of(LhSeedRound *round, const LhSeedDecision *at)
+{
+    const LhPoolNode *node = !at->moving ? NULL
+                                         : g_hash_table_lookup(round->view->nodes, at->owner);
+
+    return lh_seed_places_find(round->places, node);
+}
+
+/* What is being moved counts where it comes from (seed_places.h). */
+static void count_moving(LhSeedRound *round)
+{
+    GHashTableIter iter;
+    gpointer at;
+
+    g_hash_table_iter_init(&iter, round->groups);
+    while (g_hash_table_iter_next(&iter, NULL, &at)) {
+        LhSeedPlace *home = home_of(round, at);
+        if (home != NULL)
+            home->groups += ((LhSeedDecision *)at)->going;
+    }
+}
+
+/* Orders of the unit that still take room, and where. */
+static void set_home(LhSeedRound *round, const LhSeedUnit *unit, LhSeedWish *wish)
 {
     const LhPoolAssignment *ended = unit->one.ended;
-    const LhRetry *retry = lh_pool_retry(unit->one.item, NULL);
+    LhSeedPlace *home = unit->group != NULL ? home_of(round, unit->group)
+                        : ended != NULL     ? lh_seed_places_find(round->places, ended->node)
+                                            : NULL;
+
+    wish->home = home;
+    wish->home_held = unit->group != NULL ? unit->group->going : 1;
+    if (home != NULL && unit->group != NULL)
+        home->groups -= unit->group->going;
+}
+
+static LhSeedPlace *place_for(LhSeedRound *round, const LhSeedUnit *unit, const LhSeedWish *wish)
+{
+    const LhPoolAssignment *ended = unit->one.ended;
     LhSeedPlace *place = NULL;
     gint64 until;
 
@@ -813,35 +851,46 @@ static LhSeedPlace *place_for(LhSeedRound *round, const LhSeedUnit *unit)
         if (place != NULL && place->limit - place->held < unit->size)
             place = NULL;
     }
-    return place != NULL ? place
-                         : lh_seed_places_best(round->places, unit->group != NULL, unit->size,
-                                               retry == NULL ? NULL : retry->node);
+    return place != NULL ? place : lh_seed_places_best(round->places, wish);
+}
+
+static void plan_unit(LhSeedRound *round, const LhSeedUnit *unit)
+{
+    const LhRetry *retry = lh_pool_retry(unit->one.item, NULL);
+    LhSeedWish wish = {.group = unit->group != NULL,
+                       .size = unit->size,
+                       .avoid = retry == NULL ? NULL : retry->node};
+    LhSeedPlace *place;
+
+    set_home(round, unit, &wish);
+    place = place_for(round, unit, &wish);
+    if (place == NULL) {
+        round->missing += unit->size;
+        if (unit->group != NULL)
+            note_pending(round, unit->group, "wait-capacity",
+                         "no manager has room for all seeds of its policy");
+        else
+            note(round, unit->one.item, "wait-capacity", "no manager takes another seed");
+        return;
+    }
+    lh_seed_places_add(place, unit->group != NULL, unit->size);
+    if (unit->one.ended != NULL && unit->one.ended->node == place->node)
+        end_all(round, unit);
+    else
+        load(round, unit->group, &unit->one, place->node, unit->group != NULL);
 }
 
 static void plan_units(LhSeedRound *round)
 {
+    gint64 coming = round->leaving;
+
+    for (guint i = 0; i < round->units->len; i++)
+        coming += g_array_index(round->units, LhSeedUnit, i).group == NULL;
+    lh_seed_places_level(round->places, coming, round->threshold, round->balances);
+    count_moving(round);
     g_array_sort(round->units, by_urgency);
-    for (guint i = 0; i < round->units->len; i++) {
-        const LhSeedUnit *unit = &g_array_index(round->units, LhSeedUnit, i);
-        LhSeedPlace *place;
-        if (lh_seed_plan_full(round))
-            return;
-        place = place_for(round, unit);
-        if (place == NULL) {
-            round->missing += unit->size;
-            if (unit->group != NULL)
-                note_pending(round, unit->group, "wait-capacity",
-                             "no manager has room for all seeds of its policy");
-            else
-                note(round, unit->one.item, "wait-capacity", "no manager takes another seed");
-            continue;
-        }
-        lh_seed_places_add(place, unit->group != NULL, unit->size);
-        if (unit->one.ended != NULL && unit->one.ended->node == place->node)
-            end_all(round, unit);
-        else
-            load(round, unit->group, &unit->one, place->node, unit->group != NULL);
-    }
+    for (guint i = 0; i < round->units->len && !lh_seed_plan_full(round); i++)
+        plan_unit(round, &g_array_index(round->units, LhSeedUnit, i));
 }
 
 /* ---- what is said ---- */
@@ -975,6 +1024,8 @@ static void seed_allocator_plan(gconstpointer index, const LhPlanContext *contex
 
     round.places = lh_seed_places_new(round.view);
     round.asked = is_asked(&round);
+    round.balances = round.asked || round.settings->auto_rebalance;
+    round.threshold = round.asked ? 1 : round.settings->rebalance_threshold;
     plan_todo(&round);
     plan_groups(&round);
     plan_units(&round);

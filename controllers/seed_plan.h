@@ -24,6 +24,7 @@ typedef struct {
     gint64 owner_since;
     const LhPoolNode *node; /* of what is held; NULL: nothing is */
     guint loads, evicts;    /* held */
+    gint64 going;           /* orders to evict for a move at the owner, answered or not */
     gboolean split, moving, claimed, lost;
     gboolean joined; /* by a seed, in this plan */
     gboolean
@@ -51,6 +52,8 @@ typedef struct {
     GArray *units;      /* LhSeedUnit */
     gint64 leaving;     /* seeds without throttle on their way from a node */
     gint64 missing;
+    gint64 threshold;  /* managers may differ by so many */
+    gboolean balances; /* seeds may be moved to make managers even: always, or a person has asked */
     gboolean stopped, asked, moves;
 } LhSeedRound;
 
