@@ -247,14 +247,12 @@ static gboolean rebalance_groups(LhSeedRound *round)
     while (!lh_seed_plan_full(round)) {
         Move move = next_move(round, groups);
         const LhSeedGroup *group;
-        gint64 size;
         if (move.to == NULL)
             break;
         group = g_ptr_array_remove_index(groups->pdata[move.from], move.group);
-        size = g_tree_nnodes(group->orders);
         evict_group(round, group, RULE_REBALANCE, "another manager has fewer seeds");
-        lh_seed_places_at(round->places, move.from)->groups -= size;
-        lh_seed_places_add(move.to, TRUE, size);
+        lh_seed_places_move(lh_seed_places_at(round->places, move.from), move.to,
+                            g_tree_nnodes(group->orders));
         any = TRUE;
     }
     return any;

@@ -255,10 +255,10 @@ LhSeedPlace *lh_seed_places_relief(LhSeedPlaces *places, const LhSeedPlace *from
 {
     LhSeedPlace *best = NULL;
 
-    for (guint i = 0; i < places->places->len; i++) {
+    for (guint i = 0; !from->takes && i < places->places->len; i++) {
         LhSeedPlace *place = lh_seed_places_at(places, i);
         gint64 taken = place->held + MAX(0, place->target - place->free);
-        if (place == from || place->limit - taken < size)
+        if (place == from || place->gives || place->limit - taken < size)
             continue;
         if (best == NULL || lasting(place) < lasting(best) ||
             (lasting(place) == lasting(best) &&
@@ -269,4 +269,12 @@ LhSeedPlace *lh_seed_places_relief(LhSeedPlaces *places, const LhSeedPlace *from
         lh_seed_places_gain(from, best, size) <= 0)
         return NULL;
     return best;
+}
+
+void lh_seed_places_move(LhSeedPlace *from, LhSeedPlace *to, gint64 size)
+{
+    from->groups -= size;
+    from->gives = TRUE;
+    lh_seed_places_add(to, TRUE, size);
+    to->takes = TRUE;
 }

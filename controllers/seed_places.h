@@ -15,7 +15,7 @@
  * (autoRebalance: false), would get too much; by the present totals, a manager that has just come would get
  * policies in place of the seeds that it is about to be given, and others would have to move back.
  * What is being moved counts where it comes from until it is placed: so every placement is the best move of that
- * one policy, and none of them undoes another.
+ * one policy, and none of them undoes another. In one plan a manager gives policies or gets some.
  *
  * Why this ends: a move of seeds without throttle makes them more even, or leaves them so and makes totals more
  * even; a policy's move takes no room from seeds without throttle, and makes totals more even.
@@ -34,6 +34,7 @@ typedef struct {
     /* By lh_seed_places_level(), of seeds without throttle: what it will have when they are even; what then
      * changes for the sake of totals; and of these what is no question of who has one more. */
     gint64 even, target, base;
+    gboolean gives, takes; /* policies, in this plan: never both */
 } LhSeedPlace;
 
 LhSeedPlaces *lh_seed_places_new(const LhPoolView *view); /* @view may be NULL */
@@ -64,6 +65,8 @@ gboolean lh_seed_places_level(LhSeedPlaces *places, gint64 coming, gint64 thresh
  * differ less; NULL: there is none, or the difference is within @threshold. Takes no room of what is coming. */
 LhSeedPlace *lh_seed_places_relief(LhSeedPlaces *places, const LhSeedPlace *from, gint64 size,
                                    gint64 threshold);
+/* They are moved there; the room at @from is free when they have gone. */
+void lh_seed_places_move(LhSeedPlace *from, LhSeedPlace *to, gint64 size);
 /* By how much the move evens the two: of several groups the one with the most is moved. */
 gint64 lh_seed_places_gain(const LhSeedPlace *from, const LhSeedPlace *to, gint64 size);
 /* As lh_seed_places_level() left them: all seeds that it will have. */
