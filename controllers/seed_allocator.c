@@ -812,32 +812,15 @@ static LhSeedPlace *home_of(LhSeedRound *round, const LhSeedDecision *at)
     return lh_seed_places_find(round->places, node);
 }
 
-/* What is being moved counts where it comes from (seed_places.h). */
-static void count_moving(LhSeedRound *round)
-{
-    GHashTableIter iter;
-    gpointer at;
-
-    g_hash_table_iter_init(&iter, round->groups);
-    while (g_hash_table_iter_next(&iter, NULL, &at)) {
-        LhSeedPlace *home = home_of(round, at);
-        if (home != NULL)
-            home->groups += ((LhSeedDecision *)at)->going;
-    }
-}
-
 /* Orders of the unit that still take room, and where. */
 static void set_home(LhSeedRound *round, const LhSeedUnit *unit, LhSeedWish *wish)
 {
     const LhPoolAssignment *ended = unit->one.ended;
-    LhSeedPlace *home = unit->group != NULL ? home_of(round, unit->group)
-                        : ended != NULL     ? lh_seed_places_find(round->places, ended->node)
-                                            : NULL;
 
-    wish->home = home;
+    wish->home = unit->group != NULL ? home_of(round, unit->group)
+                 : ended != NULL     ? lh_seed_places_find(round->places, ended->node)
+                                     : NULL;
     wish->home_held = unit->group != NULL ? unit->group->going : 1;
-    if (home != NULL && unit->group != NULL)
-        home->groups -= unit->group->going;
 }
 
 static LhSeedPlace *place_for(LhSeedRound *round, const LhSeedUnit *unit, const LhSeedWish *wish)
@@ -887,7 +870,6 @@ static void plan_units(LhSeedRound *round)
     for (guint i = 0; i < round->units->len; i++)
         coming += g_array_index(round->units, LhSeedUnit, i).group == NULL;
     lh_seed_places_level(round->places, coming, round->threshold, round->balances);
-    count_moving(round);
     g_array_sort(round->units, by_urgency);
     for (guint i = 0; i < round->units->len && !lh_seed_plan_full(round); i++)
         plan_unit(round, &g_array_index(round->units, LhSeedUnit, i));

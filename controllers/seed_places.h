@@ -10,12 +10,12 @@
  * rebalance has made even, a second leaves as it is.
  *
  * A policy goes where its total is to be the smallest: the seeds of policies there, and the seeds without throttle
- * that the manager will have when those are even (q of them; who has the one more is settled after the policies,
- * for one seed is moved more cheaply than a policy). By the seeds of policies alone a manager that is full, or whose seeds nobody is to move
- * (autoRebalance: false), would get too much; by the present totals, a manager that has just come would get
- * policies in place of the seeds that it is about to be given, and others would have to move back.
- * What is being moved counts where it comes from until it is placed: so every placement is the best move of that
- * one policy, and none of them undoes another. In one plan a manager gives policies or gets some.
+ * that the manager will have when those are even (q of them; who has the one more is settled after the policies, for
+ * one seed is moved more cheaply than a policy). By the seeds of policies alone a manager that is full, or whose
+ * seeds nobody is to move (autoRebalance: false), would get too much; by the present totals, one that has just
+ * come would get policies in place of the seeds that it is about to be given, and they would have to move back.
+ * In one plan a manager gives policies or gets some: so no move of the plan undoes another, and what is judged is
+ * what is there.
  *
  * Why this ends: a move of seeds without throttle makes them more even, or leaves them so and makes totals more
  * even; a policy's move takes no room from seeds without throttle, and makes totals more even.
@@ -30,7 +30,7 @@ typedef struct {
     const LhPoolNode *node;
     gint64 held, limit; /* of assignments, whatever they say */
     gint64 free;        /* seeds without throttle */
-    gint64 groups;      /* seeds with one; those that are being moved from here too */
+    gint64 groups;      /* seeds with one */
     /* By lh_seed_places_level(), of seeds without throttle: what it will have when they are even; what then
      * changes for the sake of totals; and of these what is no question of who has one more. */
     gint64 even, target, base;

@@ -162,6 +162,48 @@ static void what_was_to_move_can_stay_where_it_was(void **state)
     }
 }
 
+/* 2 and 3; 2, 2 and 1; nothing. What has given a policy is not given one in the same plan: that would be five. */
+static void a_manager_gives_policies_or_gets_some(void **state)
+{
+    g_autoptr(World) world = fleet_of(1);
+    guint loads;
+
+    (void)state;
+    settings(world, MANUAL);
+    accept_group(world, "a", 2);
+    accept_group(world, "b", 3);
+    settle_seeds(world);
+    cordon(world, "m0", TRUE);
+    join_pool(world, LH_POOL_MANAGER, "m1-00000001", "");
+    accept_group(world, "c", 2);
+    accept_group(world, "d", 2);
+    accept_group(world, "e", 1);
+    settle_seeds(world);
+    cordon(world, "m0", FALSE);
+    join_pool(world, LH_POOL_MANAGER, "m2-00000001", "");
+    loads = world->loads;
+    settings(world, ASKED(1));
+    settle_seeds(world);
+    assert_int_equal(world->loads, loads + 4);
+    assert_int_equal(on(world, "m2-00000001"), 3);
+}
+
+/* With three of them the policy would leave room for only two seeds without. */
+static void a_policy_takes_no_room_of_seeds_without(void **state)
+{
+    g_autoptr(World) world = fleet_of(1);
+
+    (void)state;
+    accept_group(world, "a", 3);
+    accept_group(world, "b", 3);
+    accept_free(world, "f", 6);
+    settle_seeds(world);
+    join_pool(world, LH_POOL_MANAGER, "m1-00000001", ",\"capacityItems\":5");
+    settle_seeds(world);
+    assert_int_equal(on(world, "m0-00000001"), 9);
+    assert_int_equal(on(world, "m1-00000001"), 3);
+}
+
 /* ---- properties ---- */
 
 typedef struct {
@@ -462,6 +504,8 @@ int main(void)
         cmocka_unit_test(without_rebalancing_a_policy_goes_to_the_fewest_of_all),
         cmocka_unit_test(with_rebalancing_a_policy_goes_where_it_can_stay),
         cmocka_unit_test(what_was_to_move_can_stay_where_it_was),
+        cmocka_unit_test(a_manager_gives_policies_or_gets_some),
+        cmocka_unit_test(a_policy_takes_no_room_of_seeds_without),
         cmocka_unit_test(random_fleets_are_even),
     };
 
