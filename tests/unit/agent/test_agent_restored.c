@@ -144,6 +144,42 @@ static void an_erased_item_comes_back(void **state)
     assert_starts_anew(f);
 }
 
+/* A copy that was given up and forgotten comes back with its search key, and is ordered away or loaded once
+ * more before the node has found out what etcd is. Whatever it says of it, the search key goes (f->strict). */
+static void what_comes_back_is_not_left_searchable(void **state)
+{
+    static const char *const actions[] = {"evict", "load"};
+    for (guint i = 0; i < G_N_ELEMENTS(actions); i++) {
+        Fixture *f = *state;
+        registered(f);
+        live(f, "a");
+        FakeEtcdBackup *backup = fake_etcd_backup(f->server);
+        order(f, "a", "evict");
+        run_ms(f, 5000);
+        unassign(f, "a");
+        run_ms(f, 1000);
+        g_autofree char *erased = item_field(f, "a", "state");
+        assert_null(erased);
+        fake_etcd_client_cut(f->client, FAKE_CUT_BOTH);
+        fake_etcd_restore(f->server, backup);
+        fake_etcd_backup_free(backup);
+        others_write(f, 50);
+        order(f, "a", actions[i]);
+        assert_true(fake_etcd_compact(f->server, fake_etcd_revision(f->server)));
+        assert_true(has_search(f, "a"));
+        guint said = f->states->len;
+        run_ms(f, 100);
+        fake_etcd_client_cut(f->client, FAKE_CUT_NONE);
+        fake_etcd_client_reset(f->client);
+        run_ms(f, 10000);
+        assert_true(f->states->len > said);
+        assert_string_equal(g_ptr_array_index(f->states, said), i == 0 ? "a=evicted" : "a=loading");
+        assert_int_equal(has_search(f, "a"), i == 1);
+        teardown(state);
+        setup(state);
+    }
+}
+
 /* An order that could not be answered yet: at its revision there is another one. */
 static void a_revision_says_something_else(void **state)
 {
@@ -235,6 +271,7 @@ int main(void)
         TEST(an_answer_is_lost),
         TEST(a_first_answer_is_lost),
         TEST(an_erased_item_comes_back),
+        TEST(what_comes_back_is_not_left_searchable),
         TEST(a_revision_says_something_else),
         TEST(the_same_etcd_is_no_other),
         TEST(what_was_written_over_is_written_again),
