@@ -202,6 +202,33 @@ static void a_revision_says_something_else(void **state)
     assert_starts_anew(f);
 }
 
+/* The watch lost its place, a list said that there is nothing new, and nothing has come since: an order below
+ * the list's revision is of another history. */
+static void an_order_below_a_list_is_not_missed(void **state)
+{
+    Fixture *f = *state;
+    registered(f);
+    live(f, "a");
+    FakeEtcdBackup *backup = fake_etcd_backup(f->server);
+    fake_etcd_client_cut(f->client, FAKE_CUT_BOTH);
+    others_write(f, 5);
+    assert_true(fake_etcd_compact(f->server, fake_etcd_revision(f->server)));
+    fake_etcd_client_cut(f->client, FAKE_CUT_NONE);
+    fake_etcd_client_reset(f->client);
+    run_ms(f, 20000);
+    assert_false(has_left(f));
+    f->strict = FALSE;
+    gint64 before = fake_etcd_revision(f->server);
+    fake_etcd_client_cut(f->client, FAKE_CUT_BOTH);
+    fake_etcd_restore(f->server, backup);
+    fake_etcd_backup_free(backup);
+    assert_true(order(f, "b", "load") <= before);
+    others_write(f, 50);
+    fake_etcd_client_cut(f->client, FAKE_CUT_NONE);
+    fake_etcd_client_reset(f->client);
+    assert_starts_anew(f);
+}
+
 /* A gap without a restore: nothing happens, whatever else has been written and compacted. */
 static void the_same_etcd_is_no_other(void **state)
 {
@@ -273,6 +300,7 @@ int main(void)
         TEST(an_erased_item_comes_back),
         TEST(what_comes_back_is_not_left_searchable),
         TEST(a_revision_says_something_else),
+        TEST(an_order_below_a_list_is_not_missed),
         TEST(the_same_etcd_is_no_other),
         TEST(what_was_written_over_is_written_again),
         TEST(the_question_is_asked_until_it_is_answered),
