@@ -10,7 +10,8 @@
  *    transactions of the plan before it have ended and are seen; another leader's are fenced. So none is on
  *    its way that the claim does not see; and one plan claims a policy once.
  *  - Evictions, ends and updates in place do not make another node hold a policy: any subset is safe. An update
- *    that brings a seed to another policy is a load of that policy, and compares or writes its claim.
+ *    that brings a seed to a policy is a load of that policy, and compares or writes its claim. None takes a
+ *    seed from its policy: the order would not say any more what the node does until it has heard it.
  *
  * A move is: all seeds of the group evicted (orders of a moving rule at the claimed node are what says that the
  * group moves), all acknowledged, then one transaction with the claim, the end of one old assignment, and the
@@ -421,16 +422,20 @@ static void update(LhSeedRound *round, const LhPoolAssignment *assignment, LhSee
     g_hash_table_add(round->told, (gpointer)item);
 }
 
-/* A seed that runs asks for another policy, or for none. */
+/* A seed that runs asks for another policy, or for none. Of one that it has, no order in place may take it:
+ * until the node has heard of it, it crawls under the old policy, which nothing would say any more. */
 static void change_policy(LhSeedRound *round, const LhPoolAssignment *assignment, const char *json)
 {
     const LhPoolItem *item = assignment->of;
     LhSeedDecision *at = item->group == NULL ? NULL : group_at(round, item->group);
 
-    if (at == NULL) {
-        update(round, assignment, NULL, FALSE, json);
+    if (assignment->group != NULL) {
+        lh_seed_plan_evict(round, assignment, "throttle-changed",
+                           "what it crawls under its old policy ends first");
         return;
     }
+    if (at == NULL)
+        return; /* it has no policy either way */
     if (at->claimed || at->unknown || round->pools->seeds->unknown_orders > 0)
         return; /* when that is seen */
     if (g_tree_nnodes(at->group->orders) == 0)
