@@ -236,15 +236,44 @@ static void a_changed_throttle(void **state)
     settle_seeds(world);
     assert_on(world, "a", at);
     accept_throttle(world, "third", "{\"requests\":5,\"period\":\"1s\"}");
-    accept_seed(world, "a", "third", "started"); /* held by nobody: in place */
+    accept_seed(world, "a", "third", "started"); /* held by nobody */
     run(world, NAME);
     assert_on(world, "a", at);
-    assert_int_equal(load_of(world, "a")->action, LH_ACTION_LOAD);
-    assert_non_null(strstr(load_of(world, "a")->seed, "third"));
+    assert_int_equal(load_of(world, "a")->action, LH_ACTION_EVICT);
+    assert_non_null(strstr(load_of(world, "a")->seed, "other"));
     settle_seeds(world);
+    assert_non_null(strstr(load_of(world, "a")->seed, "third"));
     accept_throttle(world, "third", "{\"requests\":6,\"period\":\"1s\"}");
     settle_seeds(world);
     assert_non_null(strstr(load_of(world, "a")->seed, "\"requests\":6"));
+}
+
+/* The last seed of a policy leaves it: nobody else gets that policy while the node may still crawl under it. */
+static void a_policy_that_is_left_is_held_until_that_is_acknowledged(void **state)
+{
+    static const char *const next[] = {"other", NULL};
+
+    (void)state;
+    for (guint i = 0; i < G_N_ELEMENTS(next); i++) {
+        g_autoptr(World) world = fleet_of(2);
+        g_autofree char *at = NULL;
+        accept_throttle(world, "other", "{\"requests\":5,\"period\":\"1s\"}");
+        accept_seed(world, "a", "slow", "started");
+        settle_seeds(world);
+        at = manager_of(world, "a");
+        accept_seed(world, "a", next[i], "started");
+        run(world, NAME);
+        run(world, NAME);
+        accept_seed(world, "b", "slow", "started");
+        run(world, NAME);
+        g_autofree char *b = manager_of(world, "b");
+        assert_true(b == NULL || strcmp(b, at) == 0);
+        settle_seeds(world);
+        assert_non_null(load_of(world, "a"));
+        assert_non_null(load_of(world, "b"));
+        if (next[i] == NULL)
+            assert_null(strstr(load_of(world, "a")->seed, "throttle"));
+    }
 }
 
 static void a_manual_rebalance_is_carried_out_once(void **state)
@@ -510,6 +539,7 @@ int main(void)
         cmocka_unit_test(what_does_not_parse_is_left),
         cmocka_unit_test(a_lost_manager_is_left_when_it_has_failed),
         cmocka_unit_test(a_changed_throttle),
+        cmocka_unit_test(a_policy_that_is_left_is_held_until_that_is_acknowledged),
         cmocka_unit_test(a_manual_rebalance_is_carried_out_once),
         cmocka_unit_test(a_group_that_fits_nowhere_waits),
         cmocka_unit_test(a_failed_load_waits_and_is_parked),
