@@ -218,13 +218,13 @@ static void drop_lost(Round *round, const LhFleetAssignment *assignment, const c
     lh_plan_end(round->plan);
 }
 
-/* It is assigned to a node that is there, and that is not drained. */
+/* It is assigned to a node that is there, and may stay there. */
 static gboolean is_elsewhere(const LhFleetReplica *replica)
 {
     for (guint i = 0; i < replica->assignments->len; i++) {
         const LhFleetAssignment *other = g_ptr_array_index(replica->assignments, i);
         if (lh_fleet_load(other) != NULL && !lh_fleet_node_gone(other->node) &&
-            !other->node->host->draining)
+            !lh_fleet_leaving(other->node))
             return TRUE;
     }
     return FALSE;
@@ -378,7 +378,7 @@ static void add_holder(const LhFleetNode *node, const char *set, GPtrArray *host
     const LhNode *object = (const LhNode *)node->object;
 
     g_ptr_array_add(hosts, node->host->name);
-    if (node->host->draining)
+    if (lh_fleet_leaving(node))
         return; /* soon its zone has none of it */
     if (object != NULL && lh_object_known(&object->o) && object->zone != NULL &&
         g_strcmp0(object->set == NULL ? "default" : object->set, set) == 0)
@@ -536,28 +536,30 @@ static void place_waiting(Round *round)
     }
 }
 
-/* ---- moving what is on drained nodes ---- */
+/* ---- moving what is on nodes that are drained, or in failure ---- */
 
 static void move(Round *round, const LhFleetReplica *replica, const LhFleetAssignment *source)
 {
-    const char *from = source->node->host->name;
+    const LhFleetNode *left = source->node;
+    const char *from = left->host->draining ? left->host->name : left->id;
+    const char *words = lh_drain_words(left);
     LhPlaceAnswer answer = find_place(round, replica);
     g_autofree char *reason = NULL;
     const LhFleetNode *node;
 
     if (answer.node_id == NULL) {
         lh_plan_note(round->plan, LH_KIND_REPLICA, replica->name, lh_place_rule_id(answer.rule),
-                     "node %s is drained, it stays there meanwhile: %s", from,
+                     "node %s %s, it stays there meanwhile: %s", from, words,
                      wait_texts[answer.rule]);
         if (answer.rule != LH_WAIT_SLOT)
             lh_drain_tally_add(round->drains, replica, LH_DRAIN_NO_ROOM, wait_texts[answer.rule]);
         return;
     }
     node = g_hash_table_lookup(round->fleet->nodes, answer.node_id);
-    reason = g_strdup_printf("node %s is drained; evicted there once it is live here", from);
+    reason = g_strdup_printf("node %s %s; evicted there once it is live here", from, words);
     lh_plan_begin(round->plan);
-    load(round, replica, node, LH_RULE_DRAINED, reason);
-    lh_drain_rely_on_source(round->plan, source);
+    load(round, replica, node, lh_drain_rule(left), reason);
+    lh_drain_rely_on_source(round->plan, round->fleet, source);
     lh_plan_end(round->plan);
     remember_placed(round, replica, node);
 }
@@ -575,7 +577,7 @@ static void plan_moves(Round *round)
             return;
         if (source == NULL && why != NULL) {
             lh_plan_note(round->plan, LH_KIND_REPLICA, replica->name, "left-alone",
-                         "its node is drained, it stays there meanwhile: %s", why);
+                         "its node shall be left, it stays there meanwhile: %s", why);
             lh_drain_tally_add(round->drains, replica, LH_DRAIN_LEFT, why);
         } else if (source != NULL && held_back(round, replica)) {
             const LhRetry *retry = (const LhRetry *)replica->retry;
