@@ -440,15 +440,22 @@ static const char *const wait_texts[] = {
     [LH_WAIT_BYTES] = "no node has so many bytes free",
     [LH_WAIT_ITEMS] = "no node may hold an item more",
     [LH_WAIT_DISTINCT] = "only nodes that hold this snapshot already have room",
+    [LH_WAIT_PROBATION] = "only nodes on probation have room, and those have their half of a share",
     [LH_WAIT_NODES] = "its set has no node that takes work",
 };
+
+/* It waits for time, not for room. */
+static gboolean has_room(LhPlaceRule rule)
+{
+    return rule == LH_WAIT_SLOT || rule == LH_WAIT_PROBATION;
+}
 
 static void note_waiting(Round *round, const LhFleetReplica *replica, LhPlaceRule rule)
 {
     lh_plan_note(round->plan, LH_KIND_REPLICA, replica->name, lh_place_rule_id(rule),
                  "set %s, %" G_GINT64_FORMAT " bytes: %s", replica->set,
                  lh_fleet_replica_bytes(replica), wait_texts[rule]);
-    if (rule != LH_WAIT_SLOT) {
+    if (!has_room(rule)) {
         Scattered *sum = g_hash_table_lookup(round->scattered, replica->set);
         if (sum == NULL) {
             sum = g_new0(Scattered, 1);
@@ -551,7 +558,7 @@ static void move(Round *round, const LhFleetReplica *replica, const LhFleetAssig
         lh_plan_note(round->plan, LH_KIND_REPLICA, replica->name, lh_place_rule_id(answer.rule),
                      "node %s %s, it stays there meanwhile: %s", from, words,
                      wait_texts[answer.rule]);
-        if (answer.rule != LH_WAIT_SLOT)
+        if (!has_room(answer.rule))
             lh_drain_tally_add(round->drains, replica, LH_DRAIN_NO_ROOM, wait_texts[answer.rule]);
         return;
     }

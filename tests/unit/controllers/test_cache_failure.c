@@ -544,6 +544,129 @@ static void it_is_explained(void **state)
     assert_explained(world, "the node is on probation (it reports no error any more)");
 }
 
+/* ---- probation ---- */
+
+static World *with_nodes(const char *const *ids, const char *more)
+{
+    World *world = world_new();
+
+    put_service(world, "api", "%s", "");
+    put_settings(world, "cache-assigner",
+                 "\"restoreReservePercent\":0,\"maxConcurrentLoads\":1000");
+    for (guint i = 0; ids[i] != NULL; i++)
+        put_node(world, ids[i], 1000, 0, more);
+    run(world, "failure-detector");
+    return world;
+}
+
+static void put_more(World *world, const char *prefix, guint n, gint64 bytes)
+{
+    for (guint i = 0; i < n; i++) {
+        g_autofree char *name = g_strdup_printf("%s%03u", prefix, i);
+        put_snapshot(world, name, "api", T0 - (gint64)i * SECOND, bytes);
+    }
+    run(world, "replica-creator");
+    run(world, "cache-assigner");
+}
+
+static void half_of_the_mean_on_probation(void **state)
+{
+    static const char *const ids[] = {"a-00000001", "b-00000001", "c-00000001", NULL};
+    g_autoptr(World) world = with_nodes(ids, "");
+
+    (void)state;
+    say_health(world, "a-00000001", "probation");
+    put_more(world, "s", 60, 10);
+    assert_int_equal(held(world, "a-00000001"), 10); /* of 20 */
+    assert_int_equal(held(world, "b-00000001"), 25);
+    assert_int_equal(held(world, "c-00000001"), 25);
+    put_more(world, "t", 6, 10);
+    assert_int_equal(held(world, "a-00000001"), 11); /* of 22: what is held counts too */
+    put_more(world, "u", 6, 200);                    /* 72 items, 1860 bytes */
+    assert_int_equal(held(world, "a-00000001"), 12); /* 310 bytes */
+    put_more(world, "v", 6, 100);                    /* 78 items, 2460 bytes: has room for 410 */
+    assert_int_equal(held(world, "a-00000001"), 13);
+    say_health(world, "a-00000001", "healthy");
+    put_more(world, "w", 6, 10);
+    assert_true(held(world, "a-00000001") > 13);
+}
+
+/* One that is lost, cordoned or in failure has its share of what is assigned, and takes none of the rest. */
+static void what_others_hold_counts_to_the_mean(void **state)
+{
+    static const char *const ids[] = {"b-00000001", NULL};
+    static const char *const troubles[] = {"lost", "failure", "cordoned"};
+
+    (void)state;
+    for (guint i = 0; i < G_N_ELEMENTS(troubles); i++) {
+        g_autoptr(World) world = with_nodes(ids, "");
+        put_more(world, "s", 40, 10);
+        put_node(world, "a-00000001", 1000, 0, "");
+        put_node(world, "c-00000001", 1000, 0, "");
+        put_node(world, "blue-00000001", 1000, 0, ",\"set\":\"blue\"");
+        run(world, "failure-detector");
+        say_health(world, "a-00000001", "probation");
+        if (i == 0)
+            lose_node(world, "b-00000001");
+        else if (i == 1)
+            put_settings(world, "failure-detector", "\"onFailure\":\"keep\"");
+        else
+            put(world, "desired/nodepolicies/cache/b", "{\"spec\":{\"cordon\":true}}");
+        if (i == 1)
+            say_health(world, "b-00000001", "failure");
+        run(world, "admission");
+        put_more(world, "t", 40, 10);
+        if (held(world, "a-00000001") != 20 || held(world, "c-00000001") != 20)
+            fail_msg("%s: %u and %u", troubles[i], held(world, "a-00000001"),
+                     held(world, "c-00000001"));
+    }
+}
+
+static void all_on_probation_nothing_is_stuck(void **state)
+{
+    static const char *const ids[] = {"a-00000001", "b-00000001", NULL};
+    g_autoptr(World) world = with_nodes(ids, "");
+
+    (void)state;
+    say_health(world, "a-00000001", "probation");
+    say_health(world, "b-00000001", "probation");
+    put_more(world, "s", 7, 10);
+    assert_int_equal(held(world, "a-00000001") + held(world, "b-00000001"), 7);
+    /* Those that take no work are nobody to wait for. */
+    put(world, "actual/nodes/cache/c-00000001",
+        "{\"name\":\"c\",\"capacityBytes\":1000,\"state\":\"paused\"}");
+    put_more(world, "t", 7, 10);
+    assert_int_equal(held(world, "a-00000001") + held(world, "b-00000001"), 14);
+}
+
+/* That waits for time, not for room: Capacity says nothing of it, and a move is on its way. */
+static void what_waits_for_probation_says_so(void **state)
+{
+    static const char *const ids[] = {"a-00000001", NULL};
+    g_autoptr(World) world = with_nodes(ids, "");
+
+    (void)state;
+    put_more(world, "s", 4, 100);
+    put_node(world, "b-00000001", 1000, 0, "");
+    put_node(world, "c-00000001", 5, 0, "");
+    run(world, "failure-detector");
+    say_health(world, "b-00000001", "probation");
+    putf(world, "desired/nodepolicies/cache/a", "%s", "{\"spec\":{\"cordon\":true}}");
+    run(world, "admission");
+    put_more(world, "t", 4, 100);
+    assert_int_equal(held(world, "b-00000001"), 2);
+    g_autoptr(LhPlan) plan = plan_of(world, "cache-assigner");
+    assert_string_equal(note_rule(plan, "replicas/t003.default.0"), "wait-probation");
+    assert_null(condition_of(world, "settings/cache-assigner/cache-assigner", "Capacity"));
+    fails(world, "a-00000001");
+    run(world, "cache-assigner");
+    assert_evacuated(world, LH_CONDITION_FALSE, "Moving", "4 left, 4 on their way");
+    say_health(world, "b-00000001", "healthy");
+    settle(world);
+    assert_int_equal(held(world, "a-00000001"), 0);
+    assert_int_equal(held(world, "b-00000001"), 8);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -566,6 +689,10 @@ int main(void)
         cmocka_unit_test(the_brake_does_not_count_what_moves),
         cmocka_unit_test(a_restored_etcd_stops_it),
         cmocka_unit_test(it_is_explained),
+        cmocka_unit_test(half_of_the_mean_on_probation),
+        cmocka_unit_test(what_others_hold_counts_to_the_mean),
+        cmocka_unit_test(all_on_probation_nothing_is_stuck),
+        cmocka_unit_test(what_waits_for_probation_says_so),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
