@@ -1,6 +1,7 @@
 /* See cache_drain.h. Which copy moves, which stays, and what is said of host and node until they are empty. */
 #include "controllers/cache_drain.h"
 
+#include "base/planted.h"
 #include "controllers/cache_rules.h"
 
 #include <string.h>
@@ -134,6 +135,9 @@ const LhFleetAssignment *lh_drain_stayer(const LhFleetReplica *replica)
 
     for (guint i = 0; i < replica->assignments->len; i++) {
         const LhFleetAssignment *assignment = g_ptr_array_index(replica->assignments, i);
+        if (LH_BUG(FAILED_EVICTED_FIRST) && is_held(assignment) && assignment->item != NULL &&
+            !assignment->node->failing)
+            return assignment;
         if (may_stay(assignment) && (best == NULL || stays_rather(assignment, best)))
             best = assignment;
     }
