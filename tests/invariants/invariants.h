@@ -69,10 +69,9 @@ typedef enum {
 typedef struct {
     const LhCompare *compares; /* of the transaction */
     gsize n_compares;
-    const char *client;     /* which process sent it: "manager-1#3" */
-    const char *host;       /* the machine that it runs on */
-    gboolean unaware;       /* it has not heard yet that etcd was restored */
-    gint64 clock_jumped_ms; /* when its machine's clock jumped last, as now_ms */
+    const char *client; /* which process sent it: "manager-1#3" */
+    const char *host;   /* the machine that it runs on */
+    gboolean unaware;   /* it has not heard yet that etcd was restored */
 } InvFacts;
 
 typedef struct {

@@ -279,8 +279,7 @@ typedef struct SimProcess {
     guint starts; /* … and this is which process on it */
     char *client; /* "node-3#2" */
     SimState state;
-    gint64 wall_offset_ms;  /* of the machine's clock */
-    gint64 clock_jumped_ms; /* world time, when it last jumped */
+    gint64 wall_offset_ms; /* of the machine's clock */
     guint64 writes;
     gboolean doomed;     /* it crashes at once: nothing that it still sends arrives */
     GHashTable *unknown; /* "leader key mod revision" under which the outcome of a decision's
