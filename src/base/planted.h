@@ -63,6 +63,8 @@
     X(JOINS_MOVING, "joins-moving", 12, "a seed joins a policy's group that is being moved")       \
     X(GROUP_SPLIT, "group-split", 3,                                                               \
       "a policy's group is loaded elsewhere before all of it were evicted")                        \
+    X(FAILED_EVICTED_FIRST, "failed-evicted-first", 12,                                            \
+      "a node in failure loses its copy before another is live")                                   \
     X(MISS_TWICE, "miss-twice", 12, "a probe that was missed counts twice")                        \
     X(PROBES_UNBRAKED, "probes-unbraked", 12,                                                      \
       "a fleet that misses its probes is condemned at once")                                       \

@@ -85,6 +85,9 @@ typedef struct {
      * said at the latest when leadership ends or the lease's deadline passes. Must not observe inside this
      * call. Strings are the caller's. */
     void (*set)(const char *controller, const LhErrand *errands, guint n, gpointer data);
+    /* The lease's local deadline is @mono_ms now: what works on threads of its own begins nothing outside after
+     * it, as the loop that would cancel it may stand still. May be NULL. */
+    void (*until)(gint64 mono_ms, gpointer data);
 } LhOutside;
 
 typedef void (*LhGaugeFunc)(const char *name, const char *labels, double value, gpointer data);

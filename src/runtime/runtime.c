@@ -138,9 +138,20 @@ static void on_lost(gpointer data)
     lh_lease_restart(runtime->lease);
 }
 
+static void on_extended(gpointer data)
+{
+    const LhRuntime *runtime = data;
+
+    if (runtime->outside != NULL && runtime->outside->until != NULL)
+        runtime->outside->until(
+            runtime->options.fault_no_deadline ? G_MAXINT64 : lh_lease_deadline_ms(runtime->lease),
+            runtime->outside_data);
+}
+
 static const LhLeaseFuncs lease_funcs = {
     .granted = on_granted,
     .doubt = on_doubt,
+    .extended = on_extended,
     .renewed = on_renewed,
     .lost = on_lost,
 };

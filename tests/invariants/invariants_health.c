@@ -166,7 +166,7 @@ static gint64 half_share(const Inv *inv, const char *pool)
     g_hash_table_iter_init(&iter, inv->kinds[whole_of(pool)]);
     while (g_hash_table_iter_next(&iter, &key, NULL))
         all += inv_assignments_of(inv, pool, key) == NULL;
-    return takers == 0 ? G_MAXINT64 : (all + 2 * takers - 1) / (2 * takers);
+    return takers == 0 ? G_MAXINT64 : all / (2 * takers);
 }
 
 static void check_given(Inv *inv, const InvCommit *commit, const InvChange *change)

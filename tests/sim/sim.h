@@ -140,6 +140,8 @@ typedef struct {
     X(cordons, "cordons", 88)                                    \
     X(drains, "drains", 150)                                     \
     X(moved_away, "copies ended by a drain", 50)                 \
+    X(errors, "nodes that said they are in error", 100)          \
+    X(moved_failing, "copies ended by a node's failure", 20)     \
     X(settled_drained, "nodes drained in the end", 5)            \
     X(confirmations, "brakes confirmed", 130)                    \
     X(restored_brakes, "brakes for a restored etcd", 1)          \
