@@ -34,6 +34,13 @@ static gboolean is_leaving(const LhFleetAssignment *assignment)
     return lh_fleet_leaving(assignment->node);
 }
 
+static gboolean is_over(const LhFleetAssignment *assignment)
+{
+    int answer = lh_fleet_answer(assignment);
+
+    return answer == LH_ITEM_FAILED || answer == LH_ITEM_EVICTED || answer == LH_ITEM_DONE;
+}
+
 /* Of two loads the one that is kept, as far as that depends on no answer. */
 static gboolean stays_rather(const LhFleetAssignment *one, const LhFleetAssignment *other)
 {
@@ -68,6 +75,8 @@ const LhFleetAssignment *lh_drain_source(const LhFleet *fleet, const LhFleetRepl
             *why = "an assignment of it does not parse";
             return NULL;
         }
+        if (is_over(assignment))
+            return NULL; /* it ends in this plan, which may say that the next attempt waits */
         if (lh_fleet_load(assignment) == NULL)
             continue;
         if (!is_leaving(assignment))

@@ -667,10 +667,40 @@ static void what_waits_for_probation_says_so(void **state)
     assert_int_equal(held(world, "b-00000001"), 8);
 }
 
+/* The copy that was begun elsewhere took too long and was taken back: that attempt failed, and the plan that
+ * says so begins no other one. */
+static void what_took_too_long_elsewhere_waits_for_its_retry(void **state)
+{
+    g_autoptr(World) world = with_a_and_b(1, 10);
+    const char *item = "s000.default.0",
+               *second = "decided/assignments/cache/b-00000001/s000.default.0";
+    const LhAssignment *order;
+
+    (void)state;
+    put_node(world, "c-00000001", 1000, 0, "");
+    fails(world, "a-00000001");
+    run_all(world);
+    if (order_of(world, "b-00000001", item) == NULL)
+        second = "decided/assignments/cache/c-00000001/s000.default.0";
+    order = look(world, second);
+    assert_true(is_load(order));
+    putf(
+        world, second,
+        "{\"action\":\"evict\",\"rule\":\"stuck-loading\",\"snapshot\":\"s000\",\"sizeBytes\":10}");
+    answer(world, second + strlen("decided/assignments/cache/"), "evicted");
+    run(world, "cache-assigner");
+    assert_non_null(look(world, "decided/retries/cache/s000.default.0"));
+    assert_int_equal(copies(world, item, FALSE), 1); /* on the node in failure */
+    world->now_ms += MINUTE;
+    run(world, "cache-assigner");
+    assert_int_equal(copies(world, item, FALSE), 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loaded_elsewhere_first_and_evicted_when_that_is_live),
+        cmocka_unit_test(what_took_too_long_elsewhere_waits_for_its_retry),
         cmocka_unit_test(its_own_word_is_taken_and_taken_back),
         cmocka_unit_test(a_node_that_answers_nothing_keeps_its_orders_until_it_is_gone),
         cmocka_unit_test(what_is_loading_there_is_not_given_up_either),
