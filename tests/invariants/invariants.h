@@ -180,7 +180,8 @@ typedef struct {
     GHashTable *said_ms; /* "<pool>/<node>" → gint64, since when its NodeHealth says what it says */
     GHashTable
         *moved_ms; /* pool → gint64, when its nodes, or what there is to hold, changed last */
-    gint64 condoned_ms; /* when a confirmed Brake of failure-detector was last there */
+    GHashTable *large_ms; /* pool → gint64, since when it has four nodes and more */
+    gint64 condoned_ms;   /* when a confirmed Brake of failure-detector was last there */
     gint64 least_grace_ms, least_reserve, most_reserve, least_stuck_ms;
     InvCounters counters;
     guint64 did[INV_N_GROUPS];     /* judged */

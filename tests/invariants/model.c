@@ -42,6 +42,7 @@ void inv_init(Inv *inv, const InvOptions *options)
         .marks = g_array_new(FALSE, FALSE, sizeof(InvMark)),
         .said_ms = table_of(g_free),
         .moved_ms = table_of(g_free),
+        .large_ms = table_of(g_free),
         .condoned_ms = G_MININT64 / 2,
         .least_grace_ms = settings->failure_grace_ms,
         .first_live = table_of(g_free),
@@ -61,11 +62,11 @@ void inv_init(Inv *inv, const InvOptions *options)
 
 void inv_clear(Inv *inv)
 {
-    GHashTable *tables[] = {inv->hosts,   inv->items,     inv->pairs,      inv->bytes,
-                            inv->sizes,   inv->uris,      inv->gone_ms,    inv->cordoned_ms,
-                            inv->ids,     inv->epochs,    inv->first_live, inv->created,
-                            inv->left,    inv->edited_ms, inv->failing_ms, inv->said_ms,
-                            inv->moved_ms};
+    GHashTable *tables[] = {inv->hosts,    inv->items,     inv->pairs,      inv->bytes,
+                            inv->sizes,    inv->uris,      inv->gone_ms,    inv->cordoned_ms,
+                            inv->ids,      inv->epochs,    inv->first_live, inv->created,
+                            inv->left,     inv->edited_ms, inv->failing_ms, inv->said_ms,
+                            inv->moved_ms, inv->large_ms};
     for (guint kind = 0; kind < LH_N_KINDS; kind++)
         g_hash_table_unref(inv->kinds[kind]);
     for (guint i = 0; i < G_N_ELEMENTS(tables); i++)
@@ -359,10 +360,10 @@ void inv_apply(Inv *inv, const InvCommit *commit)
 
 void inv_restored(Inv *inv, gint64 now_ms, gint64 wall_ms)
 {
-    GHashTable *tables[] = {inv->hosts,      inv->items,   inv->pairs,       inv->bytes,
-                            inv->uris,       inv->gone_ms, inv->cordoned_ms, inv->ids,
-                            inv->first_live, inv->created, inv->left,        inv->failing_ms,
-                            inv->said_ms,    inv->moved_ms};
+    GHashTable *tables[] = {inv->hosts,      inv->items,    inv->pairs,       inv->bytes,
+                            inv->uris,       inv->gone_ms,  inv->cordoned_ms, inv->ids,
+                            inv->first_live, inv->created,  inv->left,        inv->failing_ms,
+                            inv->said_ms,    inv->moved_ms, inv->large_ms};
     inv->now_ms = now_ms;
     inv->wall_ms = wall_ms;
     for (guint kind = 0; kind < LH_N_KINDS; kind++)
