@@ -414,10 +414,10 @@ static void plan_brake(Round *round)
             lh_brake_confirm(&braking);
         return;
     }
-    message = g_strdup_printf(
-        "%" G_GINT64_FORMAT " of %" G_GINT64_FORMAT
-        " nodes miss their probes at once: is it the manager that is cut off?",
-        made.eligible, made.of);
+    message = g_strdup_printf("%" G_GINT64_FORMAT " of %" G_GINT64_FORMAT
+                              " nodes miss their probes at once: is it the manager that is cut "
+                              "off? Else leasehold confirm " LH_DETECTOR " --plan %s",
+                              made.eligible, made.of, hash);
     made.plan_hash = hash;
     made.message = message;
     if (object != NULL && braking.present == NULL)
@@ -425,6 +425,23 @@ static void plan_brake(Round *round)
     lh_plan_begin(round->plan);
     lh_brake_put(&braking, made);
     lh_plan_end(round->plan);
+}
+
+/* The condition Braked, as long as there is a Brake. */
+static void say_braked(const Round *round)
+{
+    const LhFleet *fleet = round->fleet;
+    const LhBrake *brake = g_hash_table_lookup(fleet->brakes, LH_DETECTOR);
+    const LhAccepted *accepted = g_hash_table_lookup(fleet->settings, LH_DETECTOR);
+    gboolean known = accepted != NULL && lh_object_known(&accepted->o);
+    LhCondition condition = {.type = "Braked", .reason = "TooMuchAtOnce"};
+
+    if (brake != NULL && !lh_object_known(&brake->o))
+        return;
+    condition.message = brake == NULL ? NULL : brake->message;
+    lh_plan_status(round->plan, lh_fleet_status(fleet, "settings", LH_DETECTOR, LH_DETECTOR),
+                   "settings/" LH_DETECTOR "/" LH_DETECTOR, known ? accepted->revision : 0,
+                   &condition, brake == NULL ? 0 : 1, round->context->now_ms);
 }
 
 static void plan_one(const Round *round, const LhFleetPresence *presence)
@@ -454,6 +471,7 @@ static void failure_detector_plan(gconstpointer index, const LhPlanContext *cont
     };
 
     plan_brake(&round);
+    say_braked(&round);
     for (GTreeNode *node = g_tree_node_first(round.fleet->health_todo); node != NULL;
          node = g_tree_node_next(node)) {
         if (lh_plan_groups(plan) >= context->max_groups) {

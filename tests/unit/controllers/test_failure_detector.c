@@ -397,12 +397,18 @@ static void a_fleet_is_not_condemned_at_once(void **state)
     const LhBrake *brake = look(world, "decided/brakes/failure-detector");
     assert_non_null(brake);
     assert_int_equal(brake->eligible, 30);
+    const LhCondition *said = condition_of(world, "settings/failure-detector/failure-detector",
+                                           "Braked");
+    assert_non_null(said);
+    assert_int_equal(said->status, LH_CONDITION_TRUE);
+    assert_non_null(strstr(said->message, brake->plan_hash));
     for (guint i = 0; i < 30; i++) {
         g_autofree char *key = g_strdup_printf("cache/n%u-00000001", i);
         saw(world, key, 0);
     }
     run(world, "failure-detector");
     assert_null(look(world, "decided/brakes/failure-detector"));
+    assert_null(look(world, "decided/status/settings/failure-detector/failure-detector"));
     assert_int_equal(in_failure(world, 30), 0);
 }
 
