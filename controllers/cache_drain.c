@@ -129,6 +129,15 @@ static gboolean may_stay(const LhFleetAssignment *assignment)
                               health->state != LH_HEALTH_FAILED);
 }
 
+/* One of its copies is on a node in failure. */
+static gboolean on_failing(const LhFleetReplica *replica)
+{
+    for (guint i = 0; i < replica->assignments->len; i++)
+        if (((LhFleetAssignment *)g_ptr_array_index(replica->assignments, i))->node->failing)
+            return TRUE;
+    return FALSE;
+}
+
 const LhFleetAssignment *lh_drain_stayer(const LhFleetReplica *replica)
 {
     const LhFleetAssignment *best = NULL;
@@ -136,7 +145,7 @@ const LhFleetAssignment *lh_drain_stayer(const LhFleetReplica *replica)
     for (guint i = 0; i < replica->assignments->len; i++) {
         const LhFleetAssignment *assignment = g_ptr_array_index(replica->assignments, i);
         if (LH_BUG(FAILED_EVICTED_FIRST) && is_held(assignment) && assignment->item != NULL &&
-            !assignment->node->failing)
+            !is_leaving(assignment) && on_failing(replica))
             return assignment;
         if (may_stay(assignment) && (best == NULL || stays_rather(assignment, best)))
             best = assignment;

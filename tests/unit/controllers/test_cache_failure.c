@@ -481,6 +481,25 @@ static void a_node_that_goes_in_the_middle_is_a_lost_one(void **state)
     assert_null(lookf(world, "decided/status/" SAID));
 }
 
+/* The node that was to take it is lost and comes back: what the failing one has keeps nothing from going there. */
+static void a_target_that_comes_back_goes_on(void **state)
+{
+    g_autoptr(World) world = with_a_and_b(1, 10);
+
+    (void)state;
+    fails(world, "a-00000001");
+    run(world, "cache-assigner");
+    assert_true(is_load(order_of(world, "b-00000001", "s000.default.0")));
+    lose_node(world, "b-00000001");
+    put_node(world, "b-00000002", 1000, 0, "");
+    run(world, "cache-assigner");
+    assert_true(is_load(order_of(world, "b-00000002", "s000.default.0")));
+    assert_true(is_load(order_of(world, "a-00000001", "s000.default.0")));
+    settle(world);
+    assert_int_equal(held(world, "a-00000001"), 0);
+    assert_int_equal(held(world, "b-00000002"), 1);
+}
+
 /* It was the detector's brake that weighed whether so many are ill; here nothing is lost. */
 static void the_brake_does_not_count_what_moves(void **state)
 {
@@ -686,6 +705,7 @@ int main(void)
         cmocka_unit_test(twins_stay_apart_and_find_the_zone_that_is_left),
         cmocka_unit_test(a_paused_service_and_what_does_not_parse_are_left_alone),
         cmocka_unit_test(a_node_that_goes_in_the_middle_is_a_lost_one),
+        cmocka_unit_test(a_target_that_comes_back_goes_on),
         cmocka_unit_test(the_brake_does_not_count_what_moves),
         cmocka_unit_test(a_restored_etcd_stops_it),
         cmocka_unit_test(it_is_explained),
