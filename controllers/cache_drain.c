@@ -68,11 +68,13 @@ const LhFleetAssignment *lh_drain_source(const LhFleet *fleet, const LhFleetRepl
             *why = "an assignment of it does not parse";
             return NULL;
         }
-        if (lh_fleet_load(assignment) == NULL)
+        if (lh_fleet_load(assignment) == NULL && !assignment->node->failing)
             continue;
         if (!is_leaving(assignment))
             return NULL; /* even of a lost node, which may be back in time */
-        if (is_held(assignment) && (source == NULL || stays_rather(assignment, source)))
+        /* A node in failure may never answer that it has evicted it. */
+        if ((is_held(assignment) || assignment->node->failing) &&
+            (source == NULL || stays_rather(assignment, source)))
             source = assignment;
     }
     if (source == NULL || replica->fate.type == LH_FATE_GO || replica->fate.due_ms <= now_ms)

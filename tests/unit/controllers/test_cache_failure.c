@@ -172,6 +172,40 @@ static void a_node_that_answers_nothing_keeps_its_orders_until_it_is_gone(void *
     assert_null(lookf(world, "decided/status/" SAID));
 }
 
+/* What is ordered away there, and is nowhere else any more, does not wait for a node that answers nothing. */
+static void what_is_wanted_again_does_not_wait_for_its_answer(void **state)
+{
+    static const char *const rules[] = {"the copy elsewhere is lost", "it is wanted again"};
+
+    (void)state;
+    for (guint i = 0; i < G_N_ELEMENTS(rules); i++) {
+        g_autoptr(World) world = with_a_and_b(1, 10);
+        put_node(world, "c-00000001", 1000, 0, "");
+        if (i == 0) {
+            fails(world, "a-00000001");
+            run_all(world);
+            answer(world, "b-00000001/s000.default.0", "live");
+            run_all(world);
+            lose_node(world, "b-00000001");
+            run_all(world);
+            world->now_ms += 2 * MINUTE; /* failureGrace */
+        } else {
+            put_service(world, "api", "%s", "\"cache\":{\"sets\":[\"blue\"]}");
+            run(world, "cache-evictor");
+            fails(world, "a-00000001");
+            put_service(world, "api", "%s", "");
+        }
+        assert_false(is_load(order_of(world, "a-00000001", "s000.default.0")));
+        run_all(world);
+        if (copies(world, "s000.default.0", FALSE) != 1)
+            fail_msg("%s, and it is loaded nowhere", rules[i]);
+        /* Its answer ends that order, and no more. */
+        settle(world);
+        assert_null(order_of(world, "a-00000001", "s000.default.0"));
+        assert_int_equal(copies(world, "s000.default.0", TRUE), 1);
+    }
+}
+
 static void what_is_loading_there_is_not_given_up_either(void **state)
 {
     g_autoptr(World) world = world_new();
@@ -720,6 +754,7 @@ int main(void)
         cmocka_unit_test(loaded_elsewhere_first_and_evicted_when_that_is_live),
         cmocka_unit_test(its_own_word_is_taken_and_taken_back),
         cmocka_unit_test(a_node_that_answers_nothing_keeps_its_orders_until_it_is_gone),
+        cmocka_unit_test(what_is_wanted_again_does_not_wait_for_its_answer),
         cmocka_unit_test(what_is_loading_there_is_not_given_up_either),
         cmocka_unit_test(without_room_it_stays_and_says_so),
         cmocka_unit_test(with_no_other_node_it_serves_on),
