@@ -676,6 +676,7 @@ static void confirm(Sim *sim)
 {
     confirm_one(sim, "cache-evictor");
     confirm_one(sim, "snapshot-cleaner");
+    confirm_one(sim, "failure-detector");
 }
 
 /* What `leasehold retry` does. */

@@ -201,7 +201,8 @@ static char *check_leftovers(Sim *sim)
     g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_ASSIGNMENT]);
     while (g_hash_table_iter_next(&iter, &key, NULL)) {
         g_autofree char *item = lh_name_part(key, 2);
-        if (item != NULL && inv_is_cache(key) && sim_get(sim, LH_KIND_REPLICA, item) == NULL)
+        if (item != NULL && inv_is_cache(key) && sim_get(sim, LH_KIND_REPLICA, item) == NULL &&
+            inv_want(&sim->model, item, NULL, sim_wall(sim), NULL) != INV_UNDECIDED)
             return g_strdup_printf("assignment %s has no replica", (char *)key);
     }
     g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_ITEM]);
@@ -373,7 +374,7 @@ static char *restless(Sim *sim)
     char *(*const checks[])(Sim * sim) = {
         check_processes,    check_leaders,   check_snapshots, check_replicas,
         sim_restores_check, check_leftovers, check_monitored, check_tasks,
-        check_partitions,   check_drained,   sim_seeds_check,
+        check_partitions,   check_drained,   sim_seeds_check, sim_probes_check,
     };
     char *why = NULL;
     for (guint i = 0; why == NULL && i < G_N_ELEMENTS(checks); i++)
