@@ -54,6 +54,19 @@ static const char *in_the_way(const LhFleet *fleet, const LhFleetReplica *replic
                                                       : "its snapshot may not be cached any more";
 }
 
+/* Its end elsewhere is to be taken first: with it may come a Retry. */
+static gboolean is_ending(const LhFleetAssignment *assignment)
+{
+    int answer = lh_fleet_answer(assignment);
+
+    if (lh_fleet_node_gone(assignment->node))
+        return FALSE;
+    if (answer == LH_ITEM_FAILED || answer == LH_ITEM_EVICTED || answer == LH_ITEM_DONE)
+        return TRUE;
+    return !assignment->node->failing &&
+           g_strcmp0(((const LhAssignment *)assignment->object)->rule, LH_RULE_STUCK_LOADING) == 0;
+}
+
 const LhFleetAssignment *lh_drain_source(const LhFleet *fleet, const LhFleetReplica *replica,
                                          gint64 now_ms, const char **why)
 {
@@ -68,6 +81,8 @@ const LhFleetAssignment *lh_drain_source(const LhFleet *fleet, const LhFleetRepl
             *why = "an assignment of it does not parse";
             return NULL;
         }
+        if (is_ending(assignment))
+            return NULL;
         if (lh_fleet_load(assignment) == NULL && !assignment->node->failing)
             continue;
         if (!is_leaving(assignment))
