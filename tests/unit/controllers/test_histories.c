@@ -562,7 +562,7 @@ static void random_step(History *h)
         {4, do_service}, {12, do_snapshot},     {1, do_twins},    {2, do_settings},
         {4, do_restore}, {3, do_other_desired}, {2, do_deletion}, {4, do_spoil},
         {8, do_policy},  {2, do_odd_key},       {4, do_join},     {2, do_leave},
-        {20, do_answer}, {40, do_controller},   {4, do_time},     {8, do_word},
+        {20, do_answer}, {40, do_controller},   {4, do_time},     {3, do_word},
     };
     guint sum = 0, at;
 
@@ -761,7 +761,10 @@ static void check_leaving(History *h)
     leave_node(h, name, TRUE);
     for (int i = 0; i < 150; i++) {
         do_controller(h);
-        do_answer(h);
+        if (chance(h, 80))
+            do_answer(h);
+        else
+            nodes_answer(h->world);
         if (chance(h, 3))
             leave_node(h, name, chance(h, 50));
     }
