@@ -175,10 +175,11 @@ static void a_node_that_answers_nothing_keeps_its_orders_until_it_is_gone(void *
 /* What is ordered away there, and is nowhere else any more, does not wait for a node that answers nothing. */
 static void what_is_wanted_again_does_not_wait_for_its_answer(void **state)
 {
-    static const char *const rules[] = {"the copy elsewhere is lost", "it is wanted again"};
+    static const char *const cases[] = {"the copy elsewhere is lost", "it is wanted again",
+                                        "it was taken back"};
 
     (void)state;
-    for (guint i = 0; i < G_N_ELEMENTS(rules); i++) {
+    for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
         g_autoptr(World) world = with_a_and_b(1, 10);
         put_node(world, "c-00000001", 1000, 0, "");
         if (i == 0) {
@@ -189,6 +190,11 @@ static void what_is_wanted_again_does_not_wait_for_its_answer(void **state)
             lose_node(world, "b-00000001");
             run_all(world);
             world->now_ms += 2 * MINUTE; /* failureGrace */
+        } else if (i == 2) {
+            answer(world, "a-00000001/s000.default.0", "loading");
+            world->now_ms += HOUR;
+            run(world, "cluster-monitor");
+            fails(world, "a-00000001");
         } else {
             put_service(world, "api", "%s", "\"cache\":{\"sets\":[\"blue\"]}");
             run(world, "cache-evictor");
@@ -198,7 +204,7 @@ static void what_is_wanted_again_does_not_wait_for_its_answer(void **state)
         assert_false(is_load(order_of(world, "a-00000001", "s000.default.0")));
         run_all(world);
         if (copies(world, "s000.default.0", FALSE) != 1)
-            fail_msg("%s, and it is loaded nowhere", rules[i]);
+            fail_msg("%s, and it is loaded nowhere", cases[i]);
         /* Its answer ends that order, and no more. */
         settle(world);
         assert_null(order_of(world, "a-00000001", "s000.default.0"));
