@@ -12,7 +12,8 @@
 
 #define MOST         256
 #define MAX_BODY     4096
-#define KEPT         1024L /* idle connections */
+#define KEPT         1024
+#define DNS_CACHE_S  60L
 #define REVOKE_MS    5000
 #define PROBES       "probes_total"
 #define DURATION     "probe_duration_seconds"
@@ -21,6 +22,7 @@
 typedef struct {
     LhProber *prober;
     char *id, *uri;
+    gboolean is_address; /* nothing has to be resolved */
     const char *what;
     gint64 token, attempt, number, period_ms, timeout_ms, most;
     LhTimer *timer; /* of the next probe */
@@ -110,6 +112,13 @@ static int set_timer(CURLM *multi, long timeout_ms, void *data)
 
 /* ---- one probe ---- */
 
+/* Of more nodes than connections are kept each connection would be closed just before it is needed again, and
+ * libcurl looks through all of them for the oldest. */
+static gboolean keeps_connections(const LhProber *prober)
+{
+    return g_hash_table_size(prober->jobs) <= prober->options.kept;
+}
+
 static void stop(Job *job)
 {
     if (job->queued)
@@ -160,6 +169,8 @@ static void begin(Job *job)
     curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L);
+    curl_easy_setopt(curl, CURLOPT_DNS_CACHE_TIMEOUT, job->is_address ? 0L : DNS_CACHE_S);
+    curl_easy_setopt(curl, CURLOPT_FORBID_REUSE, keeps_connections(prober) ? 0L : 1L);
     curl_easy_setopt(curl, CURLOPT_USERAGENT, "leasehold");
     curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)MIN(job->timeout_ms, G_MAXINT));
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
@@ -277,6 +288,15 @@ static void on_revoked(gint64 lease, gint64 ttl_s, const GError *error, gpointer
     tell(job, done ? NULL : error->message);
 }
 
+/* libcurl keeps addresses too as if they had been resolved, and looks through all that it keeps, for what is too old,
+ * whenever it connects. */
+static gboolean names_an_address(const char *uri)
+{
+    g_autoptr(GUri) parsed = g_uri_parse(uri, G_URI_FLAGS_NONE, NULL);
+
+    return parsed != NULL && g_hostname_is_ip_address(g_uri_get_host(parsed));
+}
+
 static void start(Job *job)
 {
     LhEnv *env = job->prober->options.env;
@@ -313,6 +333,7 @@ static Job *job_new(LhProber *prober, const LhErrand *errand)
         .prober = prober,
         .id = g_strdup(errand->id),
         .uri = g_strdup(errand->uri),
+        .is_address = errand->uri != NULL && names_an_address(errand->uri),
         .what = errand->what,
         .token = errand->token,
         .attempt = errand->attempt,
@@ -362,6 +383,8 @@ LhProber *lh_prober_new(const LhProberOptions *options)
     prober->options = *options;
     if (prober->options.most == 0)
         prober->options.most = MOST;
+    if (prober->options.kept == 0)
+        prober->options.kept = KEPT;
     prober->cacert = g_strdup(options->cacert);
     prober->sources = g_hash_table_new(NULL, NULL);
     prober->jobs = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, job_free);
@@ -374,7 +397,7 @@ LhProber *lh_prober_new(const LhProberOptions *options)
     curl_multi_setopt(prober->multi, CURLMOPT_SOCKETDATA, prober);
     curl_multi_setopt(prober->multi, CURLMOPT_TIMERFUNCTION, set_timer);
     curl_multi_setopt(prober->multi, CURLMOPT_TIMERDATA, prober);
-    curl_multi_setopt(prober->multi, CURLMOPT_MAXCONNECTS, KEPT);
+    curl_multi_setopt(prober->multi, CURLMOPT_MAXCONNECTS, (long)prober->options.kept);
     return prober;
 }
 

@@ -3,7 +3,7 @@
  *
  * Loop thread, one curl multi for all nodes; probes are spread over their period and bounded in number. It
  * decides nothing: it tells of misses in a row, and of the first success. No redirects, no proxies, http and
- * https only, connections kept; no credentials are sent, as a node's health may be asked for by anybody.
+ * https only; no credentials are sent, as a node's health may be asked for by anybody.
  */
 #pragma once
 
@@ -19,6 +19,7 @@ typedef struct {
     LhMetrics *metrics;
     const char *cacert; /* whose certificates nodes have; copied. NULL: the system's */
     guint most;         /* at once; 0: 256 */
+    guint kept;         /* connections, if there are no more nodes; else none is. 0: 1024 */
 } LhProberOptions;
 
 LhProber *lh_prober_new(const LhProberOptions *options);
