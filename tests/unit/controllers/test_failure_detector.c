@@ -408,6 +408,14 @@ static void a_small_fleet_is_a_fleet(void **state)
     }
 }
 
+/* Each plan says all errands anew. A new leader hears of every node within one period: of ten thousand that would
+ * be two thousand plans a second. It must not wait long either: a lease's TTL counts from what it saw go. */
+static void what_many_probes_say_is_gathered(void **state)
+{
+    (void)state;
+    assert_in_range(lh_failure_detector.quiet_ms, 20, 100);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -430,6 +438,7 @@ int main(void)
         cmocka_unit_test(a_fleet_is_not_condemned_at_once),
         cmocka_unit_test(a_small_fleet_is_a_fleet),
         cmocka_unit_test(a_failure_without_a_reason_is_no_probes),
+        cmocka_unit_test(what_many_probes_say_is_gathered),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
