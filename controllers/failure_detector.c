@@ -22,6 +22,10 @@
 /* Health goes this long after its subject (ARCHITECTURE.md, Housekeeping). */
 #define KEEP_FAILED_MS (24 * 3600 * 1000)
 
+/* What is seen within it is one plan: each says all errands anew, which takes time in a large fleet, of which a
+ * new leader hears node by node. */
+#define QUIET_MS 50
+
 /* Marks by probes count together for so long. */
 #define MARKS_MS        (15 * 1000)
 #define SMALL_POOL      4
@@ -592,6 +596,7 @@ const LhController lh_failure_detector = {
     .kinds = LH_KIND_BIT(LH_KIND_NODE) | LH_KIND_BIT(LH_KIND_HEALTH) |
              LH_KIND_BIT(LH_KIND_ASSIGNMENT) | LH_KIND_BIT(LH_KIND_OBSERVATION) |
              LH_KIND_BIT(LH_KIND_BRAKE) | LH_KIND_BIT(LH_KIND_ACCEPTED),
+    .quiet_ms = QUIET_MS,
     .plan = failure_detector_plan,
     .errands = failure_detector_errands,
     .gauges = failure_detector_gauges,
