@@ -72,10 +72,13 @@ static void plan_unit(LhSeedRound *round, const LhSeedUnit *unit)
         round->missing += unit->size;
         if (unit->group != NULL)
             lh_seed_plan_note_all(round, unit->group, "wait-capacity",
-                                  "no manager has room for all seeds of its policy");
+                                  round->nowhere != NULL
+                                      ? round->nowhere
+                                      : "no manager has room for all seeds of its policy");
         else
             lh_seed_plan_note(round, unit->one.item, "wait-capacity",
-                              "no manager takes another seed");
+                              round->nowhere != NULL ? round->nowhere
+                                                     : "no manager takes another seed");
         return;
     }
     lh_seed_places_add(place, unit->group != NULL, unit->size);

@@ -41,6 +41,7 @@ static void read_order(LhSeedDecision *at, const LhPoolAssignment *assignment)
 
     at->unknown = at->unknown || lh_seed_plan_unknown(item->subject);
     if (moves_group(assignment) && item->group == at->group && lh_seed_wanted(item) &&
+        lh_pool_answer(assignment) != LH_ITEM_DONE &&
         g_strcmp0(assignment->node->id, at->owner) == 0)
         at->moving = TRUE;
     if (lh_pool_end(assignment) != LH_POOL_HELD) {
