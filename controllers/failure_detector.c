@@ -34,6 +34,8 @@ typedef struct {
     const LhSettings *settings;
     LhPlan *plan;
     GHashTable *braked; /* set of pools in which nobody is condemned by probes now */
+    GHashTable *
+        doubts; /* set of pools in which that is decided when others have missed as often, or not */
 } Round;
 
 static void say(const LhFleetPresence *presence, const LhHealth *health, const char *rule,
@@ -263,6 +265,11 @@ static void plan_registered(const Round *round, const LhFleetPresence *presence)
                      "so many are not condemned by probes at once");
         return;
     }
+    if (next == LH_HEALTH_FAILURE && by_probe && g_hash_table_contains(round->doubts, pool)) {
+        lh_plan_note(round->plan, LH_KIND_HEALTH, presence->key, "wait-others",
+                     "others miss their probes too: first it is seen how often");
+        return;
+    }
     due = MAX(health->since, round->context->led_ms) + round->settings->probation_ms;
     if (next == LH_HEALTH_HEALTHY && round->context->now_ms < due) {
         lh_plan_wake(round->plan, due);
@@ -276,6 +283,7 @@ static void plan_registered(const Round *round, const LhFleetPresence *presence)
 
 typedef struct {
     gint64 marks, due, nodes;
+    gint64 doubtful; /* miss their probes, not yet often enough */
 } Marks;
 
 static gboolean would_condemn(const Round *round, const LhFleetPresence *presence,
@@ -286,6 +294,15 @@ static gboolean would_condemn(const Round *round, const LhFleetPresence *presenc
 
     return by_probe && health->state != LH_HEALTH_FAILURE &&
            table[health->state][sign] == LH_HEALTH_FAILURE;
+}
+
+static gboolean is_doubtful(const Round *round, const LhFleetPresence *presence,
+                            const LhHealth *health)
+{
+    gboolean by_probe;
+
+    return health->state == LH_HEALTH_HEALTHY &&
+           sign_of(presence, round->settings, &by_probe) == DOUBTFUL;
 }
 
 static Marks *marks_of(GHashTable *pools, const LhFleetPresence *presence)
@@ -321,6 +338,8 @@ static void count_marks(const Round *round, GHashTable *pools, GPtrArray *names)
                    health->since > round->context->now_ms - MARKS_MS) {
             marks_of(pools, presence)->marks++;
             lh_plan_wake(round->plan, health->since + MARKS_MS);
+        } else if (is_doubtful(round, presence, health)) {
+            marks_of(pools, presence)->doubtful++;
         }
     }
     if (names->len == 0)
@@ -332,10 +351,10 @@ static void count_marks(const Round *round, GHashTable *pools, GPtrArray *names)
 }
 
 /* Not lh_brake_exceeds(): a fleet of five is lost with five of them, and one alone may always be hung. */
-static gboolean is_a_fleet(const Round *round, const Marks *marks)
+static gboolean is_a_fleet(const Round *round, const Marks *marks, gint64 n)
 {
-    return marks->due > 0 && marks->nodes >= SMALL_POOL && marks->marks > 1 &&
-           marks->marks * 100 > round->settings->brake_percent * marks->nodes;
+    return marks->due > 0 && marks->nodes >= SMALL_POOL && n > 1 &&
+           n * 100 > round->settings->brake_percent * marks->nodes;
 }
 
 static void plan_brake(Round *round)
@@ -359,7 +378,10 @@ static void plan_brake(Round *round)
     g_hash_table_iter_init(&iter, pools);
     while (g_hash_table_iter_next(&iter, &pool, &value)) {
         const Marks *marks = value;
-        if (!is_a_fleet(round, marks))
+        /* Who is cut off hears of the first that it misses often enough a moment before it hears of the others. */
+        if (is_a_fleet(round, marks, marks->marks + marks->doubtful))
+            g_hash_table_add(round->doubts, g_strdup(pool));
+        if (!is_a_fleet(round, marks, marks->marks))
             continue;
         g_hash_table_add(round->braked, g_strdup(pool));
         made.eligible += marks->marks;
@@ -376,9 +398,10 @@ static void plan_brake(Round *round)
     hash = lh_brake_hash((const char *const *)names->pdata, names->len);
     if (braking.present != NULL && g_strcmp0(braking.present->plan_hash, hash) == 0 &&
         !lh_brake_came_back(&braking)) {
-        if (lh_brake_stands(&braking, LH_BRAKE_MUCH, 0))
+        if (lh_brake_stands(&braking, LH_BRAKE_MUCH, 0)) {
             g_hash_table_remove_all(round->braked);
-        else if (lh_brake_is_confirmed(&braking))
+            g_hash_table_remove_all(round->doubts);
+        } else if (lh_brake_is_confirmed(&braking))
             lh_brake_confirm(&braking);
         return;
     }
@@ -419,6 +442,7 @@ static void failure_detector_plan(gconstpointer index, const LhPlanContext *cont
         .settings = lh_fleet_settings(index, LH_DETECTOR),
         .plan = plan,
         .braked = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL),
+        .doubts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL),
     };
 
     plan_brake(&round);
@@ -431,6 +455,7 @@ static void failure_detector_plan(gconstpointer index, const LhPlanContext *cont
         plan_one(&round, lh_tree_record(node));
     }
     g_hash_table_unref(round.braked);
+    g_hash_table_unref(round.doubts);
 }
 
 /* ---- errands ---- */

@@ -408,6 +408,45 @@ static void a_small_fleet_is_a_fleet(void **state)
     }
 }
 
+/* A manager that is cut off hears of one node after the other that it has missed its probe thrice. */
+static void others_that_miss_too_are_waited_for(void **state)
+{
+    g_autoptr(World) world = world_new();
+
+    (void)state;
+    for (guint i = 0; i < 5; i++) {
+        g_autofree char *key = g_strdup_printf("cache/n%u-00000001", i);
+        put_probed(world, key, "online");
+    }
+    run(world, "failure-detector");
+    for (gint64 misses = 1; misses <= 3; misses++)
+        for (guint i = 0; i < 5; i++) {
+            g_autofree char *key = g_strdup_printf("cache/n%u-00000001", i);
+            saw(world, key, misses);
+            run(world, "failure-detector");
+            assert_int_equal(in_failure(world, 5), 0);
+            assert_int_equal(look(world, "decided/brakes/failure-detector") != NULL,
+                             misses == 3 && i > 0);
+        }
+    /* Those that are well again were not condemned; the one that is not is. */
+    for (guint i = 1; i < 5; i++) {
+        g_autofree char *key = g_strdup_printf("cache/n%u-00000001", i);
+        saw(world, key, 0);
+        run(world, "failure-detector");
+    }
+    assert_null(look(world, "decided/brakes/failure-detector"));
+    assert_int_equal(in_failure(world, 5), 1);
+    /* Nor does one that misses once in a while keep it from that. */
+    saw(world, "cache/n1-00000001", 1);
+    saw(world, "cache/n2-00000001", 3);
+    run(world, "failure-detector");
+    assert_int_equal(in_failure(world, 5), 1);
+    saw(world, "cache/n1-00000001", 0);
+    world->now_ms += 15000; /* the first does not count any more */
+    run(world, "failure-detector");
+    assert_int_equal(in_failure(world, 5), 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -429,6 +468,7 @@ int main(void)
         cmocka_unit_test(a_mark_needs_no_reason),
         cmocka_unit_test(a_fleet_is_not_condemned_at_once),
         cmocka_unit_test(a_small_fleet_is_a_fleet),
+        cmocka_unit_test(others_that_miss_too_are_waited_for),
         cmocka_unit_test(a_failure_without_a_reason_is_no_probes),
     };
 
