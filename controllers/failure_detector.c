@@ -357,6 +357,26 @@ static gboolean is_a_fleet(const Round *round, const Marks *marks, gint64 n)
            n * 100 > round->settings->brake_percent * marks->nodes;
 }
 
+/* A brake is let go when each node has been probed once more since the last change of what it holds: who is
+ * probed last would be condemned alone, for what all missed together. */
+static gboolean lets_go(Round *round, const LhBrake *brake, const GPtrArray *names,
+                        GHashTable *pools)
+{
+    gint64 due = brake->since + round->settings->probe_period_ms +
+                 2 * round->settings->probe_timeout_ms;
+    GHashTableIter iter;
+    gpointer pool, marks;
+
+    if (names->len == 0 || round->context->now_ms >= due)
+        return TRUE;
+    g_hash_table_iter_init(&iter, pools);
+    while (g_hash_table_iter_next(&iter, &pool, &marks))
+        if (((const Marks *)marks)->due > 0 && ((const Marks *)marks)->nodes >= SMALL_POOL)
+            g_hash_table_add(round->doubts, g_strdup(pool));
+    lh_plan_wake(round->plan, due);
+    return FALSE;
+}
+
 static void plan_brake(Round *round)
 {
     const LhObject *object = g_hash_table_lookup(round->fleet->brakes, LH_DETECTOR);
@@ -388,7 +408,7 @@ static void plan_brake(Round *round)
         made.of += marks->nodes;
     }
     if (g_hash_table_size(round->braked) == 0) {
-        if (braking.present == NULL)
+        if (braking.present == NULL || !lets_go(round, braking.present, names, pools))
             return;
         lh_plan_begin(round->plan);
         lh_brake_remove(&braking, "released", "few enough miss their probes again");

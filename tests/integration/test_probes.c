@@ -17,7 +17,7 @@
 #define OUTSIDE "127.0.0.2"
 #define INSIDE  "127.0.0.3"
 #define SETTINGS \
-    "\"probePeriod\":\"200ms\",\"probeTimeout\":\"1s\",\"probeMisses\":3,\"probation\":\"2s\""
+    "\"probePeriod\":\"200ms\",\"probeTimeout\":\"1500ms\",\"probeMisses\":3,\"probation\":\"2s\""
 #define ILL(status, body) \
     "HTTP/1.1 " status "\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n" body
 

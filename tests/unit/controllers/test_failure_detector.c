@@ -428,12 +428,17 @@ static void others_that_miss_too_are_waited_for(void **state)
             assert_int_equal(look(world, "decided/brakes/failure-detector") != NULL,
                              misses == 3 && i > 0);
         }
-    /* Those that are well again were not condemned; the one that is not is. */
+    /* One after the other is well again. The last one is condemned when it has been probed since, too. */
     for (guint i = 1; i < 5; i++) {
         g_autofree char *key = g_strdup_printf("cache/n%u-00000001", i);
         saw(world, key, 0);
         run(world, "failure-detector");
     }
+    const LhBrake *brake = look(world, "decided/brakes/failure-detector");
+    assert_non_null(brake);
+    assert_int_equal(in_failure(world, 5), 0);
+    world->now_ms = brake->since + 5000 + 2 * 2000;
+    run(world, "failure-detector");
     assert_null(look(world, "decided/brakes/failure-detector"));
     assert_int_equal(in_failure(world, 5), 1);
     /* Nor does one that misses once in a while keep it from that. */
