@@ -72,6 +72,49 @@ static void a_move_waits_for_all_and_hands_the_window_on(void **state)
     assert_int_equal(condition_of(world, drained, "Drained")->status, LH_CONDITION_TRUE);
 }
 
+/* etcd was restored, and this instance leads since: what came with the backup says nothing of who held the
+ * policies in the history that is lost, until the longest time for which that counts is over. */
+static void etcd_was_restored(World *world)
+{
+    world->regressed = TRUE;
+    world->regressed_rev = world->revision;
+    world->led_ms = world->now_ms;
+}
+
+static void never_held_is_not_known_after_a_restoration(void **state)
+{
+    g_autoptr(World) world = fleet_of(1);
+
+    (void)state;
+    etcd_was_restored(world);
+    accept_seed(world, "a", "slow", "started");
+    settle_seeds(world);
+    assert_null(load_of(world, "a")->window);
+    accept_throttle(world, "other", "{\"requests\":100,\"period\":\"1m\"}");
+    world->now_ms = world->led_ms + 60000;
+    accept_seed(world, "b", "other", "started");
+    settle_seeds(world);
+    assert_string_equal(load_of(world, "b")->window, "{}");
+}
+
+static void what_a_move_of_the_backup_hands_on_is_old(void **state)
+{
+    g_autoptr(World) world = fleet_of(1);
+
+    (void)state;
+    accept_seed(world, "a", "slow", "started");
+    settle_seeds(world);
+    join_pool(world, LH_POOL_MANAGER, "n-00000001", "");
+    put(world, "decided/accepted/nodepolicies/manager/m0",
+        "{\"revision\":1,\"acceptedAt\":1,\"spec\":{\"drain\":true}}");
+    run(world, NAME);
+    answer_with(world, "manager/m0-00000001/a", "evicted", ",\"window\":{\"granted\":[[9,1]]}");
+    etcd_was_restored(world);
+    settle_seeds(world);
+    assert_on(world, "a", "n-00000001");
+    assert_null(load_of(world, "a")->window);
+}
+
 /* One joins the policy in place in the very plan in which its manager is first seen drained. */
 static void nobody_joins_a_policy_that_begins_to_move(void **state)
 {
@@ -563,6 +606,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(seeds_of_a_policy_are_together),
         cmocka_unit_test(a_move_waits_for_all_and_hands_the_window_on),
+        cmocka_unit_test(never_held_is_not_known_after_a_restoration),
+        cmocka_unit_test(what_a_move_of_the_backup_hands_on_is_old),
         cmocka_unit_test(nobody_joins_a_policy_that_begins_to_move),
         cmocka_unit_test(who_leaves_a_moving_policy_waits_for_the_move),
         cmocka_unit_test(the_last_window_is_kept_until_it_is_handed_on),
