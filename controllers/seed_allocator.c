@@ -621,21 +621,6 @@ static void plan_todo(LhSeedRound *round)
 
 /* ---- policies ---- */
 
-/* An order in place that the old holder has not read yet: it may still work by what it knew. */
-static gboolean has_unread(const LhSeedDecision *at, const LhPoolView *view)
-{
-    const LhPoolNode *node = at->owner == NULL ? NULL : g_hash_table_lookup(view->nodes, at->owner);
-
-    for (guint i = 0; node != NULL && node->object != NULL && i < node->assignments->len; i++) {
-        const LhPoolAssignment *assignment = node->assignments->pdata[i];
-        const LhAssignment *order = lh_pool_order(assignment);
-        if (order != NULL && assignment->item != NULL && order->action == LH_ACTION_LOAD &&
-            lh_pool_answer(assignment) < 0)
-            return TRUE;
-    }
-    return FALSE;
-}
-
 static void note_pending(LhSeedRound *round, const LhSeedDecision *at, const char *rule,
                          const char *reason)
 {
@@ -714,8 +699,6 @@ static void plan_group(LhSeedRound *round, LhSeedDecision *at)
         join(round, at);
     else if (round->pools->seeds->unknown_orders > 0)
         note_pending(round, at, "unknown", "an assignment of the pool does not parse: mend it");
-    else if (has_unread(at, round->view))
-        note_pending(round, at, "wait-update", "its last manager has not read an update yet");
     else if (first->ended != NULL && in_grace(round, first->ended, &until) &&
              lh_pool_host_takes(first->ended->node->host, NULL) == NULL) {
         lh_plan_wake(round->plan, until);
@@ -792,16 +775,15 @@ static gint by_urgency(gconstpointer a, gconstpointer b)
     return strcmp(x->one.item->name, y->one.item->name);
 }
 
-/* It stays where it was: what is there ends first, then it is loaded anew. */
+/* It stays where it was: what is there ends first, then it is loaded anew. What the first seed leaves may be of
+ * another policy. */
 static void end_all(LhSeedRound *round, const LhSeedUnit *unit)
 {
-    const GArray *pending = unit->group == NULL ? NULL : unit->group->pending;
+    const LhSeedGroup *group = unit->group == NULL ? NULL : unit->group->group;
 
-    if (pending == NULL) {
+    if (group == NULL || unit->one.ended->group != group)
         take(round, unit->one.ended, "evicted", "nothing of it is held there");
-        return;
-    }
-    for (GTreeNode *n = g_tree_node_first(unit->group->group->orders);
+    for (GTreeNode *n = group == NULL ? NULL : g_tree_node_first(group->orders);
          n != NULL && !lh_seed_plan_full(round); n = g_tree_node_next(n))
         take(round, g_tree_node_key(n), "evicted", "nothing of it is held there");
 }
