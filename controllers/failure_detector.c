@@ -385,7 +385,7 @@ static void count_marks(const Round *round, GHashTable *pools, GPtrArray *names)
         } else if (until > round->context->now_ms) {
             marks_of(pools, presence)->marks++;
             lh_plan_wake(round->plan, until);
-        } else if (is_doubtful(round, presence, health)) {
+        } else if (health != NULL && is_doubtful(round, presence, health)) {
             marks_of(pools, presence)->doubtful++;
         }
     }

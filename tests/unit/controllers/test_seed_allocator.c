@@ -291,6 +291,23 @@ static void a_changed_throttle(void **state)
     assert_non_null(strstr(load_of(world, "a")->seed, "\"requests\":6"));
 }
 
+/* To another policy on the only manager there is: what ended there under the old one is taken first. */
+static void a_changed_throttle_on_the_same_manager(void **state)
+{
+    g_autoptr(World) world = fleet_of(1);
+
+    (void)state;
+    accept_throttle(world, "other", "{\"requests\":5,\"period\":\"1s\"}");
+    accept_seed(world, "a", "slow", "started");
+    accept_seed(world, "b", "slow", "started");
+    settle_seeds(world);
+    accept_seed(world, "a", "other", "started");
+    settle_seeds(world);
+    assert_on(world, "a", "m0-00000001");
+    assert_non_null(strstr(load_of(world, "a")->seed, "other"));
+    assert_int_equal(load_of(world, "a")->action, LH_ACTION_LOAD);
+}
+
 /* The last seed of a policy leaves it: nobody else gets that policy while the node may still crawl under it. */
 static void a_policy_that_is_left_is_held_until_that_is_acknowledged(void **state)
 {
@@ -615,6 +632,7 @@ int main(void)
         cmocka_unit_test(what_does_not_parse_is_left),
         cmocka_unit_test(a_lost_manager_is_left_when_it_has_failed),
         cmocka_unit_test(a_changed_throttle),
+        cmocka_unit_test(a_changed_throttle_on_the_same_manager),
         cmocka_unit_test(a_policy_that_is_left_is_held_until_that_is_acknowledged),
         cmocka_unit_test(a_manual_rebalance_is_carried_out_once),
         cmocka_unit_test(a_group_that_fits_nowhere_waits),
