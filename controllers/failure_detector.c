@@ -74,23 +74,24 @@ static void plan_missing(const LhFleetPresence *presence, const LhPlanContext *c
                          LhPlan *plan)
 {
     const LhHealth *present = (const LhHealth *)presence->health;
+    gint64 now = lh_steady_ms(context), left;
     LhHealth health = {
         .state = LH_HEALTH_FAILURE,
-        .since = context->now_ms,
-        .missing_since = context->now_ms,
+        .since = now,
+        .missing_since = now,
         .reason = "its registration is gone",
         .lease_ttl_ms = present == NULL ? 0 : present->lease_ttl_ms,
     };
-    gint64 failed_at;
 
-    if (present == NULL || present->missing_since < 0) {
+    /* A time yet to come is of another clock, and says nothing about this one's. */
+    if (present == NULL || present->missing_since < 0 || present->missing_since > now) {
         say(presence, &health, "missing", plan);
         return;
     }
-    failed_at = MAX(present->missing_since, context->led_ms) +
-                (present->lease_ttl_ms > 0 ? present->lease_ttl_ms : UNKNOWN_TTL_MS);
-    if (context->now_ms < failed_at && !LH_BUG(FAILED_TOO_SOON)) {
-        lh_plan_wake(plan, failed_at);
+    left = MAX(present->missing_since, context->led_ms) +
+           (present->lease_ttl_ms > 0 ? present->lease_ttl_ms : UNKNOWN_TTL_MS) - now;
+    if (left > 0 && !LH_BUG(FAILED_TOO_SOON)) {
+        lh_plan_wake(plan, context->now_ms + left);
         lh_plan_note(plan, LH_KIND_HEALTH, presence->key, "wait-ttl",
                      "gone is not yet stopped: failed after its lease's TTL");
         return;

@@ -4,6 +4,7 @@
  */
 #include "base/planted.h"
 #include "controllers/pool.h"
+#include "placement/placement.h"
 
 #include <string.h>
 
@@ -297,7 +298,7 @@ GArray *lh_pool_takers(const LhPoolView *view)
     for (guint i = 0; i < takers->len; i++) {
         LhPoolTaker *taker = &g_array_index(takers, LhPoolTaker, i);
         if (lh_pool_on_probation(taker->node))
-            taker->limit = MIN(taker->limit, demand / (2 * (gint64)takers->len));
+            taker->limit = MIN(taker->limit, lh_place_half_share(demand, takers->len));
     }
     return takers;
 }

@@ -62,7 +62,9 @@
     X(QUIET_FORGOTTEN, "quiet-forgotten", 3, "who does not know what was granted grants at once")  \
     X(JOINS_MOVING, "joins-moving", 12, "a seed joins a policy's group that is being moved")       \
     X(GROUP_SPLIT, "group-split", 3,                                                               \
-      "a policy's group is loaded elsewhere before all of it were evicted")
+      "a policy's group is loaded elsewhere before all of it were evicted")                        \
+    X(FAILED_EVICTED_FIRST, "failed-evicted-first", 12,                                            \
+      "a node in failure loses its copy before another is live")
 
 typedef enum {
 #define X(name, text, seeds, what) LH_BUG_##name,

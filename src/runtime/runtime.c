@@ -377,7 +377,7 @@ gboolean lh_runtime_idle(const LhRuntime *runtime)
 gconstpointer lh_runtime_index(const LhRuntime *runtime, const LhController *controller,
                                LhPlanContext *context)
 {
-    const Runner *runner = find_runner(runtime, controller->name);
+    Runner *runner = (Runner *)find_runner(runtime, controller->name);
 
     *context = lh_runner_context(runner);
     return runner->index;

@@ -69,10 +69,9 @@ typedef enum {
 typedef struct {
     const LhCompare *compares; /* of the transaction */
     gsize n_compares;
-    const char *client;     /* which process sent it: "manager-1#3" */
-    const char *host;       /* the machine that it runs on */
-    gboolean unaware;       /* it has not heard yet that etcd was restored */
-    gint64 clock_jumped_ms; /* when its machine's clock jumped last, as now_ms */
+    const char *client; /* which process sent it: "manager-1#3" */
+    const char *host;   /* the machine that it runs on */
+    gboolean unaware;   /* it has not heard yet that etcd was restored */
 } InvFacts;
 
 typedef struct {
@@ -112,6 +111,7 @@ typedef struct {
     X(evicted, "assignments ended by an answer")         \
     X(taken_back, "loads taken back")                    \
     X(moved_away, "copies ended by a drain")             \
+    X(moved_failing, "copies ended by a node's failure") \
     X(lost, "assignments ended by a lost node")          \
     X(restored, "restored replicas created")             \
     X(restore_expiries, "expiries of restored ones set") \
@@ -161,6 +161,7 @@ typedef struct {
     GHashTable
         *gone_ms; /* "<pool>/<node>" → gint64, since when its registration may have been gone */
     GHashTable *cordoned_ms; /* node name → gint64, by when it was */
+    GHashTable *failing_ms;  /* "<pool>/<node>" → gint64, by when it was said to be in failure */
     GHashTable *edited_ms;   /* Accepted of a service → gint64, its last edit of throughput */
     GHashTable *ids;         /* … of every node that was ever registered */
     GHashTable *epochs;      /* "controller/epoch" that wrote */
@@ -235,7 +236,7 @@ const LhAccepted *inv_restore(const Inv *inv, const char *restore);
 /* Whether the Restore asks for @snapshot, as far as service, time and names say. */
 gboolean inv_restore_asks(const LhAccepted *restore, const LhSnapshot *snapshot);
 
-/* It orders away one of several copies of a cache replica, for a drain that is done or undone. */
+/* It orders away one of several copies of a cache replica, for a drain or a node's failure that is done or undone. */
 gboolean inv_is_move(const InvChange *change);
 
 /* ---- for groups ---- */

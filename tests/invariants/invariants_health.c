@@ -1,29 +1,18 @@
 /*
- * A node is said to be failed only when its registration has been gone for a full lease TTL, and that
- * is final. A leader measures by its own wall clock: one whose clock has jumped meanwhile may be
- * early, and is not held to it here.
+ * A node is said to be failed only when its registration has been gone for a full lease TTL, whatever the
+ * leader's wall clock did meanwhile, and that is final.
  */
 #include "invariants.h"
 
 #include <string.h>
 
-/* By how much who said it may be wrong about how long it has been so. */
-static gint64 tolerance(Inv *inv, const InvCommit *commit, gint64 gone)
-{
-    const InvFacts *facts = inv_facts(inv, INV_HEALTH, commit);
-    if (facts == NULL)
-        return 2 * inv->options.clock_ms;
-    return facts->clock_jumped_ms < gone ? 0 : G_MAXINT64;
-}
-
-static void check_failed(Inv *inv, const InvCommit *commit, const InvChange *change)
+static void check_failed(Inv *inv, const InvChange *change)
 {
     const LhHealth *health = (const LhHealth *)change->after;
     const gint64 *gone = g_hash_table_lookup(inv->gone_ms, change->name);
     if (inv_get(inv, LH_KIND_NODE, change->name) != NULL)
         inv_fail(inv, INV_HEALTH, "%s is called failed; it is registered", change->key);
-    else if (gone != NULL &&
-             inv->now_ms - *gone < health->lease_ttl_ms - tolerance(inv, commit, *gone))
+    else if (gone != NULL && inv->now_ms - *gone < health->lease_ttl_ms)
         inv_fail(inv, INV_HEALTH, "%s is called failed %" G_GINT64_FORMAT " ms after it went",
                  change->key, inv->now_ms - *gone);
 }
@@ -42,7 +31,7 @@ static void check_health(Inv *inv, const InvCommit *commit, const InvChange *cha
     if (after == NULL && !was_failed)
         inv_fail(inv, INV_HEALTH, "%s is forgotten before it failed", change->key);
     if (after != NULL && after->state == LH_HEALTH_FAILED && !was_failed)
-        check_failed(inv, commit, change);
+        check_failed(inv, change);
     if (!inv_relied_on(inv, INV_HEALTH, commit, LH_KIND_NODE, change->name,
                        node == NULL ? 0 : node->mod_rev))
         inv_fail(inv, INV_HEALTH, "%s: the registration was not compared", change->key);

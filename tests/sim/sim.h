@@ -139,6 +139,8 @@ typedef struct {
     X(cordons, "cordons", 88)                                    \
     X(drains, "drains", 150)                                     \
     X(moved_away, "copies ended by a drain", 50)                 \
+    X(errors, "nodes that said they are in error", 100)          \
+    X(moved_failing, "copies ended by a node's failure", 20)     \
     X(settled_drained, "nodes drained in the end", 5)            \
     X(confirmations, "brakes confirmed", 130)                    \
     X(restored_brakes, "brakes for a restored etcd", 1)          \
@@ -277,8 +279,7 @@ typedef struct SimProcess {
     guint starts; /* … and this is which process on it */
     char *client; /* "node-3#2" */
     SimState state;
-    gint64 wall_offset_ms;  /* of the machine's clock */
-    gint64 clock_jumped_ms; /* world time, when it last jumped */
+    gint64 wall_offset_ms; /* of the machine's clock */
     guint64 writes;
     gboolean doomed;     /* it crashes at once: nothing that it still sends arrives */
     GHashTable *unknown; /* "leader key mod revision" under which the outcome of a decision's

@@ -66,7 +66,6 @@ static InvFacts facts_of(Sim *sim, const SimCommit *commit)
     if (commit->by != NULL) {
         facts.host = commit->by->name;
         facts.unaware = commit->by->timeline != fake_etcd_timeline(sim->server);
-        facts.clock_jumped_ms = commit->by->clock_jumped_ms;
     }
     return facts;
 }

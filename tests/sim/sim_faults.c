@@ -350,7 +350,6 @@ static void jump_clock(Sim *sim)
     process->wall_offset_ms = sim_between(sim, -SIM_CLOCK_MS, SIM_CLOCK_MS);
     if (!process->is_manager && sim_chance(sim, 30)) /* no decision reads a node's clock */
         process->wall_offset_ms = sim_between(sim, -FAR_OFF_MS, FAR_OFF_MS);
-    process->clock_jumped_ms = sim_now(sim);
     sim->counters.clock_jumps++;
     sim_trace(sim, "clock of %s is off by %" G_GINT64_FORMAT " ms", process->name,
               process->wall_offset_ms);

@@ -70,6 +70,43 @@ static void a_new_leader_waits_anew(void **state)
     assert_int_equal(health(world)->state, LH_HEALTH_FAILED);
 }
 
+/* As the runtime tells of it: the own waits begin anew. */
+static void a_clock_that_jumps_shortens_no_wait(void **state)
+{
+    static const gint64 jumps[] = {HOUR, -HOUR, 4 * SECOND, -4 * SECOND};
+
+    (void)state;
+    for (guint i = 0; i < G_N_ELEMENTS(jumps); i++) {
+        g_autoptr(World) world = missing_at_t0();
+        world->now_ms = T0 + 3 * SECOND;
+        assert_nothing_to_do(world, "failure-detector");
+        world->now_ms += jumps[i];
+        world->led_ms = world->now_ms;
+        run(world, "failure-detector");
+        world->now_ms += 4999;
+        assert_nothing_to_do(world, "failure-detector");
+        assert_int_equal(health(world)->state, LH_HEALTH_FAILURE);
+        world->now_ms += 1;
+        run(world, "failure-detector");
+        assert_int_equal(health(world)->state, LH_HEALTH_FAILED);
+    }
+}
+
+static void a_clock_that_gains_shortens_no_wait(void **state)
+{
+    g_autoptr(World) world = missing_at_t0();
+
+    (void)state;
+    world->now_ms = T0 + 5399;
+    world->ahead_ms = 400;
+    g_autoptr(LhPlan) waiting = plan_of(world, "failure-detector");
+    assert_int_equal(lh_plan_groups(waiting), 0);
+    assert_int_equal(waiting->wake_ms, T0 + 5400);
+    world->now_ms = T0 + 5400;
+    run(world, "failure-detector");
+    assert_int_equal(health(world)->state, LH_HEALTH_FAILED);
+}
+
 static void back_again_before_it_failed(void **state)
 {
     g_autoptr(World) world = missing_at_t0();
@@ -414,6 +451,8 @@ int main(void)
         cmocka_unit_test(a_registered_node_is_healthy),
         cmocka_unit_test(failed_a_full_ttl_after_it_went),
         cmocka_unit_test(a_new_leader_waits_anew),
+        cmocka_unit_test(a_clock_that_jumps_shortens_no_wait),
+        cmocka_unit_test(a_clock_that_gains_shortens_no_wait),
         cmocka_unit_test(back_again_before_it_failed),
         cmocka_unit_test(failed_is_final),
         cmocka_unit_test(forgotten_after_a_day),
