@@ -54,13 +54,11 @@ static const char *in_the_way(const LhFleet *fleet, const LhFleetReplica *replic
                                                       : "its snapshot may not be cached any more";
 }
 
-/* Its end elsewhere is to be taken first: with it may come a Retry. */
+/* It ends in this plan, or will: that may say that the next attempt waits. */
 static gboolean is_ending(const LhFleetAssignment *assignment)
 {
     int answer = lh_fleet_answer(assignment);
 
-    if (lh_fleet_node_gone(assignment->node))
-        return FALSE;
     if (answer == LH_ITEM_FAILED || answer == LH_ITEM_EVICTED || answer == LH_ITEM_DONE)
         return TRUE;
     return !assignment->node->failing &&
