@@ -54,6 +54,17 @@ static const char *in_the_way(const LhFleet *fleet, const LhFleetReplica *replic
                                                       : "its snapshot may not be cached any more";
 }
 
+/* It ends in this plan, or will: that may say that the next attempt waits. */
+static gboolean is_ending(const LhFleetAssignment *assignment)
+{
+    int answer = lh_fleet_answer(assignment);
+
+    if (answer == LH_ITEM_FAILED || answer == LH_ITEM_EVICTED || answer == LH_ITEM_DONE)
+        return TRUE;
+    return !assignment->node->failing &&
+           g_strcmp0(((const LhAssignment *)assignment->object)->rule, LH_RULE_STUCK_LOADING) == 0;
+}
+
 const LhFleetAssignment *lh_drain_source(const LhFleet *fleet, const LhFleetReplica *replica,
                                          gint64 now_ms, const char **why)
 {
@@ -68,6 +79,8 @@ const LhFleetAssignment *lh_drain_source(const LhFleet *fleet, const LhFleetRepl
             *why = "an assignment of it does not parse";
             return NULL;
         }
+        if (is_ending(assignment))
+            return NULL;
         if (lh_fleet_load(assignment) == NULL && !assignment->node->failing)
             continue;
         if (!is_leaving(assignment))

@@ -160,17 +160,6 @@ static const LhHealthState table[LH_HEALTH_FAILED][BAD + 1] = {
                              LH_HEALTH_FAILURE},
 };
 
-/* A node that is probed: it has an url, and an errand can be named after it. */
-static char *probe_id(const char *kind, const LhFleetPresence *presence)
-{
-    g_autofree char *id = g_strconcat(kind, presence->key, NULL);
-    g_autofree char *name = NULL;
-
-    id[strcspn(id, "/")] = '.';
-    name = g_strconcat(LH_DETECTOR "/", id, NULL);
-    return lh_kind_name_valid(LH_KIND_OBSERVATION, name) ? g_steal_pointer(&id) : NULL;
-}
-
 static gboolean has_url(const LhNode *node)
 {
     return node->url != NULL &&
@@ -531,16 +520,16 @@ static void want_probe(const LhFleetPresence *presence, const LhSettings *settin
                        LhErrands *errands)
 {
     const LhNode *node = (const LhNode *)presence->node;
-    g_autofree char *id = probe_id(LH_DETECTOR_PROBE ".", presence), *uri = NULL;
+    g_autofree char *uri = NULL;
     gsize len;
 
-    if (id == NULL || !has_url(node))
+    if (presence->probe_id == NULL || !has_url(node))
         return;
     len = strlen(node->url);
     while (len > 0 && node->url[len - 1] == '/')
         len--;
     uri = g_strdup_printf("%.*s%s", (int)len, node->url, settings->probe_path);
-    lh_errands_add(errands, (LhErrand){.id = id,
+    lh_errands_add(errands, (LhErrand){.id = presence->probe_id,
                                        .what = LH_DETECTOR_PROBE,
                                        .uri = uri,
                                        .token = node->o.create_rev,
@@ -555,7 +544,10 @@ static void want_revoked(const LhFleet *fleet, const LhPlanContext *context,
     /* That of its key: what a node says of itself could name anybody's. */
     gint64 lease = lh_object_lease(presence->node);
     const LhHealth *health = (const LhHealth *)presence->health;
-    g_autofree char *id = probe_id(LH_DETECTOR_REVOKE ".", presence);
+    g_autofree char *id = presence->probe_id == NULL
+                              ? NULL
+                              : g_strconcat(LH_DETECTOR_REVOKE, strchr(presence->probe_id, '.'),
+                                            NULL);
     const LhObservation *last = id == NULL ? NULL : lh_fleet_observed(fleet, LH_DETECTOR, id);
     gint64 attempt = 0;
 
@@ -565,7 +557,7 @@ static void want_revoked(const LhFleet *fleet, const LhPlanContext *context,
         if (last->error == NULL)
             return; /* its registration is about to go */
         attempt = last->attempt + 1;
-        if (context->now_ms < last->at + REVOKE_RETRY_MS) {
+        if (context->now_ms >= last->at && context->now_ms < last->at + REVOKE_RETRY_MS) {
             lh_errands_wake(errands, last->at + REVOKE_RETRY_MS);
             return;
         }
@@ -595,6 +587,19 @@ static void failure_detector_errands(gconstpointer index, const LhPlanContext *c
         if (health != NULL && lh_object_known(&health->o) && health->revoking)
             want_revoked(fleet, context, presence, errands);
     }
+}
+
+static guint64 failure_detector_errands_digest(gconstpointer index)
+{
+    const LhFleet *fleet = index;
+    const LhSettings *settings = lh_fleet_settings(fleet, LH_DETECTOR);
+    const gint64 numbers[] = {settings->probe_period_ms, settings->probe_timeout_ms,
+                              settings->probe_misses};
+    guint64 digest = fleet->errands_digest + g_str_hash(settings->probe_path);
+
+    for (guint i = 0; i < G_N_ELEMENTS(numbers); i++)
+        digest = digest * G_GUINT64_CONSTANT(1099511628211) + (guint64)numbers[i];
+    return digest;
 }
 
 /* What the cluster holds it for. */
@@ -644,6 +649,7 @@ const LhController lh_failure_detector = {
     .quiet_ms = QUIET_MS,
     .plan = failure_detector_plan,
     .errands = failure_detector_errands,
+    .errands_digest = failure_detector_errands_digest,
     .gauges = failure_detector_gauges,
     .gauge_names = gauge_names,
     .settings = lh_fleet_settings_of,

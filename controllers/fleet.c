@@ -778,7 +778,7 @@ static void free_records(LhFleet *fleet)
     FREE_EACH(subjects, LhFleetSubject, lh_object_unref(r->desired); lh_object_unref(r->accepted);
               g_free(r->key));
     FREE_EACH(health, LhFleetPresence, lh_object_unref(r->node); lh_object_unref(r->health);
-              lh_object_unref(r->probe); g_free(r->key));
+              lh_object_unref(r->probe); g_free(r->probe_id); g_free(r->key));
 #undef FREE_EACH
 }
 

@@ -237,6 +237,8 @@ typedef struct {
     GTree *failures;     /* LhFleetNode by id: failing, or its Status says so */
     GTree *admit_todo;   /* LhFleetSubject by key */
     GTree *health_todo;  /* LhFleetPresence by key */
+    /* A sum over all that failure-detector's errands depend on, but its Settings. */
+    guint64 errands_digest;
     GTree *restore_todo; /* LhFleetRestore by name: to plan, or its progress is to be written */
     GTree *live_todo;    /* LhFleetRestored by replica: live, and its expiry is not set */
     GTree *not_live;     /* LhFleetRestored by creation: not live yet, and its expiry is not set */
@@ -264,6 +266,8 @@ void lh_fleet_walk_end(LhFleetWalk *walk);
 
 /* Observations "<this><pool>.<node>": `missing` misses in a row, `token` its create revision. */
 #define LH_PROBE_OBSERVED "failure-detector/probe."
+/* Observations "<this><pool>.<node>" of a lease to be revoked. */
+#define LH_REVOKE_OBSERVED "failure-detector/revoke."
 
 /* A node of any pool, for failure-detector. */
 typedef struct {
@@ -271,7 +275,9 @@ typedef struct {
     const LhObject *node;   /* registration, unknown or NULL */
     const LhObject *health; /* NodeHealth, unknown or NULL */
     const LhObject *probe;  /* Observation of its probes, or NULL */
-    guint assignments;      /* how many it has */
+    char *probe_id; /* of the errand "probe.<pool>.<node>"; NULL: no errand can be called so */
+    guint64 errand_digest; /* its part of LhFleet.errands_digest */
+    guint assignments;     /* how many it has */
     gboolean todo;
 } LhFleetPresence;
 

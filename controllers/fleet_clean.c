@@ -515,6 +515,8 @@ gboolean lh_fleet_fold_observation(LhFleet *fleet, const LhObject *before, const
     hold_in_tree(fleet->observed, before, after);
     if (g_str_has_prefix(name, LH_PROBE_OBSERVED))
         lh_fleet_fold_probe(fleet, name + strlen(LH_PROBE_OBSERVED), after);
+    if (g_str_has_prefix(name, LH_REVOKE_OBSERVED))
+        lh_fleet_fold_revoked(fleet, before, after);
     if (strcmp(name, LH_CLEANER_ROOTS) == 0)
         touch_all(fleet);
     else if (g_str_has_prefix(name, MISSING))

@@ -49,6 +49,7 @@ void lh_fleet_touch_subject(LhFleet *fleet, LhFleetSubject *subject);
 void lh_fleet_touch_presence(LhFleet *fleet, LhFleetPresence *presence);
 /* @id: "<pool>.<node>"; @seen may be NULL: it is forgotten. */
 void lh_fleet_fold_probe(LhFleet *fleet, const char *id, const LhObject *seen);
+void lh_fleet_fold_revoked(LhFleet *fleet, const LhObject *before, const LhObject *after);
 /* Takes what an assignment counts for off its host and node again. */
 void lh_fleet_uncount(LhFleet *fleet, LhFleetAssignment *assignment);
 void lh_fleet_trees_init(LhFleet *fleet);

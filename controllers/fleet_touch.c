@@ -753,8 +753,61 @@ void lh_fleet_fold_probe(LhFleet *fleet, const char *id, const LhObject *seen)
     lh_fleet_drop_presence(fleet, presence);
 }
 
+/* FNV-1a */
+static guint64 mix(guint64 sum, const void *bytes, gsize len)
+{
+    for (gsize i = 0; i < len; i++)
+        sum = (sum ^ ((const guint8 *)bytes)[i]) * G_GUINT64_CONSTANT(1099511628211);
+    return sum;
+}
+
+static guint64 mix_text(guint64 sum, const char *text)
+{
+    return text == NULL ? sum : mix(sum, text, strlen(text) + 1);
+}
+
+static guint64 mix_number(guint64 sum, gint64 number)
+{
+    return mix(sum, &number, sizeof number);
+}
+
+static guint64 errand_digest(const LhFleetPresence *presence)
+{
+    const LhHealth *health = (const LhHealth *)presence->health;
+    guint64 sum = mix_text(1, presence->key);
+
+    if (presence->node == NULL || !lh_object_known(presence->node))
+        return 0;
+    sum = mix_text(sum, ((const LhNode *)presence->node)->url);
+    sum = mix_number(sum, presence->node->create_rev);
+    if (health == NULL || !lh_object_known(&health->o) || !health->revoking)
+        return sum;
+    return mix_number(mix_number(sum, health->o.mod_rev), lh_object_lease(presence->node));
+}
+
+static guint64 revoked_digest(const LhObject *object)
+{
+    const LhObservation *seen = (const LhObservation *)object;
+
+    return object == NULL || !lh_object_known(object)
+               ? 0
+               : mix_number(mix_number(mix_number(mix_text(mix_text(1, object->name), seen->error),
+                                                  seen->token),
+                                       seen->attempt),
+                            seen->at);
+}
+
+void lh_fleet_fold_revoked(LhFleet *fleet, const LhObject *before, const LhObject *after)
+{
+    fleet->errands_digest += revoked_digest(after) - revoked_digest(before);
+}
+
 void lh_fleet_touch_presence(LhFleet *fleet, LhFleetPresence *presence)
 {
+    guint64 digest = errand_digest(presence);
+
+    fleet->errands_digest += digest - presence->errand_digest;
+    presence->errand_digest = digest;
     presence->todo = set_member(fleet->health_todo, presence, presence->todo,
                                 presence_todo(presence));
 }

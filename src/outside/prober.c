@@ -25,6 +25,7 @@ typedef struct {
     char *id, *uri;
     const char *what;
     gint64 token, attempt, number, period_ms, timeout_ms, most;
+    guint list;     /* the last one that it was in */
     LhTimer *timer; /* of the next probe */
     gboolean queued;
     gpointer question; /* while it is asked */
@@ -39,6 +40,7 @@ struct LhProber {
     GHashTable *jobs;  /* id -> Job */
     GQueue waiting;    /* Job */
     guint running;
+    guint list; /* how many there were */
 };
 
 static void begin_waiting(LhProber *prober);
@@ -228,33 +230,41 @@ static Job *job_new(LhProber *prober, const LhErrand *errand)
     return job;
 }
 
+static gboolean is_of(const Job *job, const LhErrand *errand)
+{
+    return job->token == errand->token && job->attempt == errand->attempt &&
+           g_strcmp0(job->uri, errand->uri) == 0;
+}
+
+static gboolean is_unwanted(gpointer id, gpointer job, gpointer prober)
+{
+    (void)id;
+    return ((const Job *)job)->list != ((const LhProber *)prober)->list;
+}
+
 static void prober_set(const char *controller, const LhErrand *errands, guint n, gpointer data)
 {
     LhProber *prober = data;
-    g_autoptr(GHashTable) wanted = NULL;
 
     if (strcmp(controller, LH_DETECTOR) != 0)
         return;
-    wanted = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, job_free);
+    prober->list++;
     for (guint i = 0; i < n; i++) {
         const LhErrand *errand = &errands[i];
         Job *job = g_hash_table_lookup(prober->jobs, errand->id);
-        if (job != NULL && job->token == errand->token && job->attempt == errand->attempt &&
-            g_strcmp0(job->uri, errand->uri) == 0) {
-            g_hash_table_steal(prober->jobs, errand->id);
-        } else {
+        gboolean is_new = job == NULL || !is_of(job, errand);
+        if (is_new) {
             job = job_new(prober, errand);
+            g_hash_table_replace(prober->jobs, job->id, job);
         }
+        job->list = prober->list;
         job->period_ms = errand->period_ms;
         job->timeout_ms = errand->timeout_ms;
         job->most = errand->most;
-        g_hash_table_insert(wanted, job->id, job);
-        if (job->timer == NULL && !job->queued && job->question == NULL && job->call == 0 &&
-            job->misses == -1)
+        if (is_new)
             start(job);
     }
-    g_hash_table_unref(prober->jobs);
-    prober->jobs = g_steal_pointer(&wanted);
+    g_hash_table_foreach_remove(prober->jobs, is_unwanted, prober);
 }
 
 const LhOutside lh_prober_outside = {.set = prober_set};

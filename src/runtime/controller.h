@@ -102,6 +102,9 @@ typedef struct {
     /* What should be done outside now: pure and level-triggered, like plan(). Asked after each plan. May be
      * NULL. */
     void (*errands)(gconstpointer index, const LhPlanContext *context, LhErrands *errands);
+    /* Of all that errands() reads of the index, in few steps: as long as it is the same, and the time that
+     * errands() named has not come, it is not asked again. May be NULL: asked each time. */
+    guint64 (*errands_digest)(gconstpointer index);
     /* Fleet gauges, given by the leading instance only. May be NULL. @names: NULL-ended, the families. */
     void (*gauges)(gconstpointer index, gint64 now_ms, LhGaugeFunc gauge, gpointer data);
     const char *const *gauge_names;

@@ -69,6 +69,8 @@ struct Runner {
     GPtrArray *events;    /* PendingEvent, see events.c */
     gboolean has_errands; /* the outside has been told of some, or of none, since it leads */
     gint64 errands_ms;    /* monotonic, when */
+    guint64 errands_digest;
+    gint64 errands_wake_ms; /* wall, when they may be others by themselves; 0: never */
 };
 
 typedef struct {

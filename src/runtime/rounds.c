@@ -105,6 +105,7 @@ static gboolean clock_jumped(Runner *runner)
            lh_fmt("%" G_GINT64_FORMAT, wall_ahead_ms(runner)), "next", "its waits begin anew",
            NULL);
     lh_runner_leads_since(runner);
+    runner->errands_wake_ms = runner->led_ms;
     return TRUE;
 }
 

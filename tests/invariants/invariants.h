@@ -166,7 +166,6 @@ typedef struct {
     GHashTable
         *gone_ms; /* "<pool>/<node>" → gint64, since when its registration may have been gone */
     GHashTable *cordoned_ms; /* node name → gint64, by when it was */
-    GHashTable *failing_ms;  /* "<pool>/<node>" → gint64, by when it was said to be in failure */
     GHashTable *edited_ms;   /* Accepted of a service → gint64, its last edit of throughput */
     GHashTable *ids;         /* … of every node that was ever registered */
     GHashTable *epochs;      /* "controller/epoch" that wrote */
@@ -180,7 +179,8 @@ typedef struct {
     GHashTable *said_ms; /* "<pool>/<node>" → gint64, since when its NodeHealth says what it says */
     GHashTable
         *moved_ms; /* pool → gint64, when its nodes, or what there is to hold, changed last */
-    gint64 condoned_ms; /* when a confirmed Brake of failure-detector was last there */
+    GHashTable *large_ms; /* pool → gint64, since when it has four nodes and more */
+    gint64 condoned_ms;   /* when a confirmed Brake of failure-detector was last there */
     gint64 least_grace_ms, least_reserve, most_reserve, least_stuck_ms;
     InvCounters counters;
     guint64 did[INV_N_GROUPS];     /* judged */

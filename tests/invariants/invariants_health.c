@@ -54,6 +54,12 @@ static void check_failed(Inv *inv, const InvChange *change)
                  change->key, inv->now_ms - *gone);
 }
 
+static gint64 since_of(const GHashTable *table, const char *name)
+{
+    const gint64 *ms = g_hash_table_lookup((GHashTable *)table, name);
+    return ms == NULL ? G_MAXINT64 : *ms;
+}
+
 /* ---- marks by probes ---- */
 
 static guint count_nodes(const Inv *inv, const char *pool, gint64 since_ms)
@@ -109,7 +115,7 @@ static void check_mark(Inv *inv, const InvCommit *commit, const InvChange *chang
     g_strlcpy(mark.node, change->name, sizeof mark.node);
     g_array_append_val(inv->marks, mark);
     if (commit->late || marks == 1 || marks * 100 <= percent * nodes ||
-        count_nodes(inv, pool, G_MAXINT64) < SMALL_POOL ||
+        since_of(inv->large_ms, pool) > commit->earliest_ms - inv->options.late_ms ||
         commit->now_ms - inv->condoned_ms < CONFIRM_MS)
         return;
     inv_fail(inv, INV_HEALTH, "%s: %u of %u nodes are condemned by their probes at once",
@@ -117,12 +123,6 @@ static void check_mark(Inv *inv, const InvCommit *commit, const InvChange *chang
 }
 
 /* ---- what nodes get ---- */
-
-static gint64 since_of(const GHashTable *table, const char *name)
-{
-    const gint64 *ms = g_hash_table_lookup((GHashTable *)table, name);
-    return ms == NULL ? G_MAXINT64 : *ms;
-}
 
 /* What there is to hold, of which there is one each, in pools where it is given one by one. */
 static LhKind whole_of(const char *pool)
@@ -257,6 +257,18 @@ static void note_moved(Inv *inv, const InvChange *change)
         note(inv->moved_ms, pool, inv->now_ms);
 }
 
+/* Of a pool that has just become as large as that, nobody may have known. */
+static void note_size(Inv *inv, const char *node)
+{
+    g_autofree char *pool = lh_name_part(node, 0);
+    if (pool == NULL)
+        return;
+    if (count_nodes(inv, pool, G_MAXINT64) < SMALL_POOL)
+        g_hash_table_remove(inv->large_ms, pool);
+    else if (!g_hash_table_contains(inv->large_ms, pool))
+        note(inv->large_ms, pool, inv->now_ms);
+}
+
 static void note_change(Inv *inv, const InvChange *change)
 {
     const LhBrake *brake = (const LhBrake *)change->after;
@@ -267,6 +279,8 @@ static void note_change(Inv *inv, const InvChange *change)
         ((brake != NULL && lh_object_known(&brake->o) && brake->confirmed_at >= 0) ||
          (was != NULL && lh_object_known(&was->o) && was->confirmed_at >= 0)))
         inv->condoned_ms = inv->now_ms;
+    if (change->kind == LH_KIND_NODE)
+        note_size(inv, change->name);
     note_moved(inv, change);
 }
 

@@ -198,7 +198,7 @@ void sim_probes_begin(Sim *sim)
         "{\"spec\":{\"probePeriod\":\"%" G_GINT64_FORMAT "ms\",\"probeTimeout\":\"%" G_GINT64_FORMAT
         "ms\",\"probeMisses\":%" G_GINT64_FORMAT ",\"probation\":\"%" G_GINT64_FORMAT
         "s\",\"onFailure\":\"%s\"}}",
-        sim_between(sim, 1000, 3000), sim_between(sim, 300, 1500), misses, sim_between(sim, 5, 60),
+        sim_between(sim, 1000, 3000), sim_between(sim, 300, 1500), misses, sim_between(sim, 15, 60),
         sim_chance(sim, 80) ? "evict" : "keep");
     sim->least_misses = MIN(sim->least_misses, misses);
     sim_put(sim, "desired/settings/" LH_DETECTOR, value, 0);

@@ -175,10 +175,11 @@ static void a_node_that_answers_nothing_keeps_its_orders_until_it_is_gone(void *
 /* What is ordered away there, and is nowhere else any more, does not wait for a node that answers nothing. */
 static void what_is_wanted_again_does_not_wait_for_its_answer(void **state)
 {
-    static const char *const rules[] = {"the copy elsewhere is lost", "it is wanted again"};
+    static const char *const cases[] = {"the copy elsewhere is lost", "it is wanted again",
+                                        "it was taken back"};
 
     (void)state;
-    for (guint i = 0; i < G_N_ELEMENTS(rules); i++) {
+    for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
         g_autoptr(World) world = with_a_and_b(1, 10);
         put_node(world, "c-00000001", 1000, 0, "");
         if (i == 0) {
@@ -189,6 +190,11 @@ static void what_is_wanted_again_does_not_wait_for_its_answer(void **state)
             lose_node(world, "b-00000001");
             run_all(world);
             world->now_ms += 2 * MINUTE; /* failureGrace */
+        } else if (i == 2) {
+            answer(world, "a-00000001/s000.default.0", "loading");
+            world->now_ms += HOUR;
+            run(world, "cluster-monitor");
+            fails(world, "a-00000001");
         } else {
             put_service(world, "api", "%s", "\"cache\":{\"sets\":[\"blue\"]}");
             run(world, "cache-evictor");
@@ -198,7 +204,7 @@ static void what_is_wanted_again_does_not_wait_for_its_answer(void **state)
         assert_false(is_load(order_of(world, "a-00000001", "s000.default.0")));
         run_all(world);
         if (copies(world, "s000.default.0", FALSE) != 1)
-            fail_msg("%s, and it is loaded nowhere", rules[i]);
+            fail_msg("%s, and it is loaded nowhere", cases[i]);
         /* Its answer ends that order, and no more. */
         settle(world);
         assert_null(order_of(world, "a-00000001", "s000.default.0"));
@@ -422,6 +428,55 @@ static void a_load_that_fails_elsewhere_waits(void **state)
     settle(world);
     assert_int_equal(held(world, "a-00000001"), 0);
     assert_null(look(world, "decided/retries/cache/s000.default.0"));
+}
+
+/* However it ends elsewhere: the next attempt is not made in the plan that takes the end of the last one. */
+static void what_ended_elsewhere_is_taken_before_the_next_attempt(void **state)
+{
+    static const struct {
+        const char *what;
+        gboolean taken_back, drained, failing; /* b: its order, its host, itself */
+        const char *answer;
+    } rows[] = {
+        {"taken back", TRUE, FALSE, FALSE, "evicted"},
+        {"taken back, drained", TRUE, TRUE, FALSE, "evicted"},
+        {"taken back, failing", TRUE, FALSE, TRUE, "evicted"},
+        {"failed", FALSE, FALSE, FALSE, "failed"},
+        {"failed, drained", FALSE, TRUE, FALSE, "failed"},
+        {"failed, failing", FALSE, FALSE, TRUE, "failed"},
+    };
+
+    (void)state;
+    for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+        g_autoptr(World) world = with_a_and_b(1, 10);
+        fails(world, "a-00000001");
+        run(world, "cache-assigner");
+        if (rows[i].taken_back) {
+            answer(world, "b-00000001/s000.default.0", "loading");
+            world->now_ms += HOUR;
+            run(world, "cluster-monitor");
+            assert_false(is_load(order_of(world, "b-00000001", "s000.default.0")));
+        }
+        put_node(world, "c-00000001", 1000, 0, "");
+        run(world, "failure-detector");
+        if (rows[i].taken_back && !rows[i].failing) {
+            run(world, "cache-assigner"); /* its answer comes first */
+            assert_int_equal(copies(world, "s000.default.0", FALSE), 1);
+        }
+        if (rows[i].drained)
+            put(world, "desired/nodepolicies/cache/b", "{\"spec\":{\"drain\":true}}");
+        run(world, "admission");
+        if (rows[i].failing)
+            fails(world, "b-00000001");
+        answer(world, "b-00000001/s000.default.0", rows[i].answer);
+        run(world, "cache-assigner");
+        assert_non_null(look(world, "decided/retries/cache/s000.default.0"));
+        if (copies(world, "s000.default.0", FALSE) != 1)
+            fail_msg("%s: tried again at once", rows[i].what);
+        world->now_ms += MINUTE;
+        run(world, "cache-assigner");
+        assert_non_null(order_of(world, "c-00000001", "s000.default.0"));
+    }
 }
 
 static void restored_ones_move_within_the_reserve(void **state)
@@ -764,6 +819,7 @@ int main(void)
         cmocka_unit_test(what_it_relies_on_is_compared),
         cmocka_unit_test(a_copy_on_another_bad_node_is_not_what_stays),
         cmocka_unit_test(a_load_that_fails_elsewhere_waits),
+        cmocka_unit_test(what_ended_elsewhere_is_taken_before_the_next_attempt),
         cmocka_unit_test(restored_ones_move_within_the_reserve),
         cmocka_unit_test(twins_stay_apart_and_find_the_zone_that_is_left),
         cmocka_unit_test(a_paused_service_and_what_does_not_parse_are_left_alone),
