@@ -111,7 +111,8 @@ void folded_put(Folded *folded, const char *key, const char *value)
 
 void folded_observe(Folded *folded, const char *name, const char *format, ...)
 {
-    g_autofree char *key = g_strconcat("observed/snapshot-cleaner/", name, NULL);
+    g_autofree char *key = g_strconcat(
+        "observed/", strchr(name, '/') == NULL ? "snapshot-cleaner/" : "", name, NULL);
     g_autofree char *value = NULL;
     va_list args;
 
