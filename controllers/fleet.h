@@ -185,15 +185,16 @@ struct LhFleetSubject {
 };
 
 typedef struct {
-    GHashTable *services;      /* name -> LhFleetService */
-    LhNameSet snapshots;       /* LhFleetSnapshot */
-    GHashTable *replicas;      /* name -> LhFleetReplica */
-    GHashTable *assignments;   /* "<node>/<item>" -> LhFleetAssignment */
-    GHashTable *nodes;         /* id -> LhFleetNode */
-    GHashTable *hosts;         /* node name -> LhFleetHost */
-    GHashTable *subjects;      /* "<plural>/<name>" -> LhFleetSubject */
-    GHashTable *settings;      /* controller -> Accepted (reference) */
-    GHashTable *held;          /* controller -> LhSettings, paused: its Accepted does not parse */
+    GHashTable *services;    /* name -> LhFleetService */
+    LhNameSet snapshots;     /* LhFleetSnapshot */
+    GHashTable *replicas;    /* name -> LhFleetReplica */
+    GHashTable *assignments; /* "<node>/<item>" -> LhFleetAssignment */
+    GHashTable *nodes;       /* id -> LhFleetNode */
+    GHashTable *hosts;       /* node name -> LhFleetHost */
+    GHashTable *subjects;    /* "<plural>/<name>" -> LhFleetSubject */
+    GHashTable *askers;      /* ThrottlePolicy -> set of LhFleetSubject: known seeds that name it */
+    GHashTable *settings;    /* controller -> Accepted (reference) */
+    GHashTable *held;        /* controller -> LhSettings, paused: its Accepted does not parse */
     GHashTable *confirmations; /* controller -> Accepted (reference) */
     GHashTable *brakes;        /* controller -> Brake (reference) */
     GHashTable *statuses;      /* name -> Status (reference) */
