@@ -227,12 +227,17 @@ static Move next_move(LhSeedRound *round, const GPtrArray *groups)
 {
     g_autoptr(GArray) order = g_array_new(FALSE, FALSE, sizeof(guint));
     Move move = {0};
+    gint64 least = G_MAXINT64;
 
-    for (guint i = 0; i < groups->len; i++)
+    for (guint i = 0; i < groups->len; i++) {
+        least = MIN(least, lh_seed_place_total(lh_seed_places_at(round->places, i)));
         g_array_append_val(order, i);
+    }
     g_array_sort_with_data(order, by_total, round);
     for (guint i = 0; i < order->len && move.to == NULL; i++) {
         guint from = g_array_index(order, guint, i);
+        if (lh_seed_place_total(lh_seed_places_at(round->places, from)) - least <= round->threshold)
+            break;
         move = best_move(round, from, groups->pdata[from]);
     }
     return move;
