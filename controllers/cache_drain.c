@@ -68,11 +68,13 @@ const LhFleetAssignment *lh_drain_source(const LhFleet *fleet, const LhFleetRepl
             *why = "an assignment of it does not parse";
             return NULL;
         }
-        if (lh_fleet_load(assignment) == NULL)
+        if (lh_fleet_load(assignment) == NULL && !assignment->node->failing)
             continue;
         if (!is_leaving(assignment))
             return NULL; /* even of a lost node, which may be back in time */
-        if (is_held(assignment) && (source == NULL || stays_rather(assignment, source)))
+        /* A node in failure may never answer that it has evicted it. */
+        if ((is_held(assignment) || assignment->node->failing) &&
+            (source == NULL || stays_rather(assignment, source)))
             source = assignment;
     }
     if (source == NULL || replica->fate.type == LH_FATE_GO || replica->fate.due_ms <= now_ms)
@@ -129,6 +131,15 @@ static gboolean may_stay(const LhFleetAssignment *assignment)
                               health->state != LH_HEALTH_FAILED);
 }
 
+/* One of its copies is on a node in failure. */
+static gboolean on_failing(const LhFleetReplica *replica)
+{
+    for (guint i = 0; i < replica->assignments->len; i++)
+        if (((LhFleetAssignment *)g_ptr_array_index(replica->assignments, i))->node->failing)
+            return TRUE;
+    return FALSE;
+}
+
 const LhFleetAssignment *lh_drain_stayer(const LhFleetReplica *replica)
 {
     const LhFleetAssignment *best = NULL;
@@ -136,7 +147,7 @@ const LhFleetAssignment *lh_drain_stayer(const LhFleetReplica *replica)
     for (guint i = 0; i < replica->assignments->len; i++) {
         const LhFleetAssignment *assignment = g_ptr_array_index(replica->assignments, i);
         if (LH_BUG(FAILED_EVICTED_FIRST) && is_held(assignment) && assignment->item != NULL &&
-            !assignment->node->failing)
+            !is_leaving(assignment) && on_failing(replica))
             return assignment;
         if (may_stay(assignment) && (best == NULL || stays_rather(assignment, best)))
             best = assignment;

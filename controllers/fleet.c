@@ -105,7 +105,7 @@ const LhNode *lh_fleet_host_takes(const LhFleetHost *host, const char **why)
         reason = "its registration does not parse";
     else if (node->health != NULL && !lh_object_known(node->health))
         reason = "its health does not parse";
-    else if (health != NULL &&
+    else if (health != NULL && !LH_BUG(FAILURE_TAKES) &&
              (health->state == LH_HEALTH_FAILURE || health->state == LH_HEALTH_FAILED))
         reason = "it is in failure";
     else if (host->policy != NULL && policy == NULL)

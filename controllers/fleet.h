@@ -231,7 +231,8 @@ typedef struct {
     GTree *due_free;     /* LhFleetReplica by due time: unassigned, its object goes then */
     GTree *todo;         /* LhFleetReplica by name: answers, lost nodes, retries to look at */
     GTree *moving;       /* LhFleetReplica, freshest first: a load of it is on a node that it shall
-                          * leave, or it has several; those on lost nodes do not count */
+                          * leave, or any order on one that is failing, or it has several loads; those
+                          * on lost nodes do not count */
     GTree *drains;       /* LhFleetHost by name: drained, or its Status says so */
     GTree *failures;     /* LhFleetNode by id: failing, or its Status says so */
     GTree *admit_todo;   /* LhFleetSubject by key */

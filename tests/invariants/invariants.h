@@ -136,6 +136,11 @@ typedef struct {
     guint n;
 } InvCount;
 
+typedef struct {
+    gint64 ms;
+    char node[384]; /* "<pool>/<node>" */
+} InvMark;
+
 /* What is assigned to a node name, regular and restored apart. */
 typedef struct {
     gint64 bytes, items, restored_bytes, restored_items;
@@ -171,6 +176,11 @@ typedef struct {
     GArray *ordered_ms;      /* gint64: evictions outside a confirmed Brake */
     GArray *deleted_ms;      /* gint64: Deletions decided outside a confirmed Brake */
     GArray *assigned;        /* InvCount of assignments, lately */
+    GArray *marks;           /* InvMark: nodes condemned by probes, lately */
+    GHashTable *said_ms; /* "<pool>/<node>" → gint64, since when its NodeHealth says what it says */
+    GHashTable
+        *moved_ms; /* pool → gint64, when its nodes, or what there is to hold, changed last */
+    gint64 condoned_ms; /* when a confirmed Brake of failure-detector was last there */
     gint64 least_grace_ms, least_reserve, most_reserve, least_stuck_ms;
     InvCounters counters;
     guint64 did[INV_N_GROUPS];     /* judged */

@@ -7,10 +7,8 @@
 #include <string.h>
 
 static const SimInvariants *const groups[] = {
-    &sim_invariants_fence,
-    &sim_invariants_protocol,
-    &sim_invariants_retention,
-    &sim_invariants_cleaner,
+    &sim_invariants_fence,   &sim_invariants_protocol, &sim_invariants_retention,
+    &sim_invariants_cleaner, &sim_invariants_probes,
 };
 
 static void count_seed(Sim *sim, const SimChange *change)

@@ -291,6 +291,23 @@ static void a_changed_throttle(void **state)
     assert_non_null(strstr(load_of(world, "a")->seed, "\"requests\":6"));
 }
 
+/* To another policy on the only manager there is: what ended there under the old one is taken first. */
+static void a_changed_throttle_on_the_same_manager(void **state)
+{
+    g_autoptr(World) world = fleet_of(1);
+
+    (void)state;
+    accept_throttle(world, "other", "{\"requests\":5,\"period\":\"1s\"}");
+    accept_seed(world, "a", "slow", "started");
+    accept_seed(world, "b", "slow", "started");
+    settle_seeds(world);
+    accept_seed(world, "a", "other", "started");
+    settle_seeds(world);
+    assert_on(world, "a", "m0-00000001");
+    assert_non_null(strstr(load_of(world, "a")->seed, "other"));
+    assert_int_equal(load_of(world, "a")->action, LH_ACTION_LOAD);
+}
+
 /* The last seed of a policy leaves it: nobody else gets that policy while the node may still crawl under it. */
 static void a_policy_that_is_left_is_held_until_that_is_acknowledged(void **state)
 {
@@ -363,6 +380,37 @@ static void a_group_that_fits_nowhere_waits(void **state)
                      LH_CONDITION_FALSE);
 }
 
+static void assert_missing(World *world, const char *message)
+{
+    const LhCondition *condition;
+
+    settle_seeds(world);
+    condition = condition_of(world, "settings/" NAME "/" NAME, "Capacity");
+    assert_int_equal(condition->status, LH_CONDITION_FALSE);
+    assert_string_equal(condition->message, message);
+}
+
+static void why_nothing_takes_it_is_said(void **state)
+{
+    g_autoptr(World) world = world_new();
+
+    (void)state;
+    accept_seed(world, "a", NULL, "started");
+    assert_missing(world, "1 seed has no manager: no manager is there");
+    join_pool(world, LH_POOL_MANAGER, "m-00000001", ",\"capacityItems\":1");
+    put(world, "decided/accepted/nodepolicies/manager/m",
+        "{\"revision\":1,\"acceptedAt\":1,\"spec\":{\"cordon\":true}}");
+    assert_missing(world, "1 seed has no manager: no manager takes new seeds");
+    put(world, "decided/accepted/nodepolicies/manager/m",
+        "{\"revision\":1,\"acceptedAt\":1,\"spec\":{}}");
+    accept_seed(world, "b", NULL, "started");
+    accept_seed(world, "c", NULL, "started");
+    assert_missing(world, "2 seeds have no manager: none has room");
+    leave_pool(world, LH_POOL_MANAGER, "m-00000001");
+    say_health(world, LH_POOL_MANAGER, "m-00000001", "failed");
+    assert_missing(world, "3 seeds have no manager: no manager is there");
+}
+
 static void a_failed_load_waits_and_is_parked(void **state)
 {
     g_autoptr(World) world = fleet_of(1);
@@ -397,7 +445,7 @@ static void it_is_explained(void **state)
     assert_string_equal(is, "Waiting");
     g_ptr_array_set_free_func(lines, g_free);
     for (guint i = 0; i < lines->len; i++) {
-        why = why || strstr(lines->pdata[i], "rule wait-capacity: no manager has room") != NULL;
+        why = why || strstr(lines->pdata[i], "rule wait-capacity: no manager is there") != NULL;
         holder = holder || strstr(lines->pdata[i], "policy slow is held by nobody") != NULL;
     }
     assert_true(why && holder);
@@ -584,9 +632,11 @@ int main(void)
         cmocka_unit_test(what_does_not_parse_is_left),
         cmocka_unit_test(a_lost_manager_is_left_when_it_has_failed),
         cmocka_unit_test(a_changed_throttle),
+        cmocka_unit_test(a_changed_throttle_on_the_same_manager),
         cmocka_unit_test(a_policy_that_is_left_is_held_until_that_is_acknowledged),
         cmocka_unit_test(a_manual_rebalance_is_carried_out_once),
         cmocka_unit_test(a_group_that_fits_nowhere_waits),
+        cmocka_unit_test(why_nothing_takes_it_is_said),
         cmocka_unit_test(a_failed_load_waits_and_is_parked),
         cmocka_unit_test(it_is_explained),
         cmocka_unit_test(random_fleets),
