@@ -1,4 +1,7 @@
-/* See lines.h. One file for each item on each node; a line that is not whole does not count. */
+/*
+ * See lines.h. One file for each item on each node, "lines-NODE@ITEM"; the first line of a run begins with '+'. A
+ * line that is not whole does not count.
+ */
 #include "lines.h"
 
 #include <fcntl.h>
@@ -7,6 +10,7 @@
 #include <unistd.h>
 
 #define TICK_NS (20 * 1000 * 1000)
+#define FILES   "lines-"
 
 gint64 lines_now_us(void)
 {
@@ -18,7 +22,7 @@ gint64 lines_now_us(void)
 
 static char *file_of(const char *dir, const char *item, const char *node)
 {
-    return g_strdup_printf("%s/lines-%s-%s", dir, item, node);
+    return g_strdup_printf("%s/" FILES "%s@%s", dir, node, item);
 }
 
 char *lines_exec(const char *dir)
@@ -36,9 +40,9 @@ int lines_work(const char *dir)
     g_autofree char *path = file_of(dir, g_getenv("LEASEHOLD_ITEM"), g_getenv("LEASEHOLD_NODE"));
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
 
-    while (fd >= 0 && access(finish, F_OK) != 0) {
+    for (const char *mark = "+"; fd >= 0 && access(finish, F_OK) != 0; mark = "") {
         char line[32];
-        int n = g_snprintf(line, sizeof line, "%" G_GINT64_FORMAT "\n", lines_now_us());
+        int n = g_snprintf(line, sizeof line, "%s%" G_GINT64_FORMAT "\n", mark, lines_now_us());
         if (write(fd, line, (gsize)n) != n)
             return 1;
         nanosleep(&pause, NULL);
@@ -60,4 +64,47 @@ Lines lines_of(const char *dir, const char *item, const char *node)
             lines.first_us = lines.last_us;
     }
     return lines;
+}
+
+static void run_clear(gpointer data)
+{
+    LinesRun *run = data;
+
+    g_free(run->item);
+    g_free(run->node);
+}
+
+static void add_runs(GArray *runs, const char *text, const char *node, const char *item)
+{
+    const char *end;
+
+    for (const char *at = text; (end = strchr(at, '\n')) != NULL; at = end + 1) {
+        gint64 when_us = g_ascii_strtoll(at, NULL, 10);
+        if (*at == '+') {
+            const LinesRun run = {g_strdup(item), g_strdup(node), when_us, when_us};
+            g_array_append_val(runs, run);
+        } else {
+            g_array_index(runs, LinesRun, runs->len - 1).last_us = when_us;
+        }
+    }
+}
+
+GArray *lines_runs(const char *dir)
+{
+    GArray *runs = g_array_new(FALSE, FALSE, sizeof(LinesRun));
+    g_autoptr(GDir) files = g_dir_open(dir, 0, NULL);
+    const char *name;
+
+    g_array_set_clear_func(runs, run_clear);
+    while (files != NULL && (name = g_dir_read_name(files)) != NULL) {
+        g_autofree char *path = g_build_filename(dir, name, NULL), *text = NULL;
+        const char *item = strchr(name, '@');
+        if (!g_str_has_prefix(name, FILES) || item == NULL ||
+            !g_file_get_contents(path, &text, NULL, NULL))
+            continue;
+        g_autofree char *node = g_strndup(name + strlen(FILES),
+                                          (gsize)(item - name) - strlen(FILES));
+        add_runs(runs, text, node, item + 1);
+    }
+    return runs;
 }

@@ -16,6 +16,15 @@ typedef struct {
     guint n;
 } Lines;
 
-/* @node: its id. */
+/* @node: its id. Of all its runs together. */
 Lines lines_of(const char *dir, const char *item, const char *node);
 gint64 lines_now_us(void);
+
+/* One run of the work: all that one process has written. */
+typedef struct {
+    char *item, *node;
+    gint64 first_us, last_us;
+} LinesRun;
+
+/* LinesRun, of all items and nodes, in no order. g_array_unref. */
+GArray *lines_runs(const char *dir);

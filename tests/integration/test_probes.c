@@ -260,6 +260,11 @@ static guint found_on(World *world, const Patient *patient, const char *snapshot
     return n;
 }
 
+static gboolean has_nothing(World *world, gpointer patient)
+{
+    return found_on(world, patient, "") == 0 && world_live(world, "before") == SNAPSHOTS;
+}
+
 static void publish(World *world, const char *prefix)
 {
     for (guint i = 0; i < SNAPSHOTS; i++) {
@@ -299,8 +304,10 @@ static void a_node_falls_ill(void **state)
     says_500(ill.link);
     wait_health(world, &ill, LH_HEALTH_FAILURE, "answered 500");
     publish(world, "during");
-    assert_int_equal(found_on(world, &ill, "before"), SNAPSHOTS / 3);
     assert_int_equal(found_on(world, &ill, "during"), 0);
+    world_wait(world, has_nothing, &ill, "what it had is elsewhere");
+    assert_int_equal(world_live(world, NULL), 2 * SNAPSHOTS);
+    assert_non_null(world_get(world, LH_KIND_NODE, "cache/%s", ill.id));
     falls_ill_and_recovers(world, &ill, 0, TRUE);
     for (guint i = 1; i < G_N_ELEMENTS(symptoms); i++)
         falls_ill_and_recovers(world, &ill, i, FALSE);
