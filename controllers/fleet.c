@@ -58,6 +58,27 @@ static gboolean is_newer(const LhFleetNode *a, const LhFleetNode *b)
     return strcmp(a->id, b->id) > 0;
 }
 
+gboolean lh_fleet_leaving(const LhFleetNode *node)
+{
+    return node->host->draining || node->failing;
+}
+
+static gboolean health_says(const LhFleetNode *node, LhHealthState state)
+{
+    return node->health != NULL && lh_object_known(node->health) &&
+           ((const LhHealth *)node->health)->state == (int)state;
+}
+
+gboolean lh_fleet_in_failure(const LhFleetNode *node)
+{
+    return health_says(node, LH_HEALTH_FAILURE);
+}
+
+gboolean lh_fleet_on_probation(const LhFleetNode *node)
+{
+    return health_says(node, LH_HEALTH_PROBATION);
+}
+
 const LhFleetNode *lh_fleet_host_newest(const LhFleetHost *host)
 {
     const LhFleetNode *newest = NULL;
@@ -84,7 +105,7 @@ const LhNode *lh_fleet_host_takes(const LhFleetHost *host, const char **why)
         reason = "its registration does not parse";
     else if (node->health != NULL && !lh_object_known(node->health))
         reason = "its health does not parse";
-    else if (health != NULL &&
+    else if (health != NULL && !LH_BUG(FAILURE_TAKES) &&
              (health->state == LH_HEALTH_FAILURE || health->state == LH_HEALTH_FAILED))
         reason = "it is in failure";
     else if (host->policy != NULL && policy == NULL)
@@ -282,6 +303,17 @@ static void fold_policy(LhFleet *fleet, const char *name, const LhObject *accept
     lh_fleet_drop_host(fleet, host);
 }
 
+/* What its detector's onFailure decides of nodes. */
+static void fold_on_failure(LhFleet *fleet)
+{
+    GHashTableIter iter;
+    gpointer node;
+
+    g_hash_table_iter_init(&iter, fleet->nodes);
+    while (g_hash_table_iter_next(&iter, NULL, &node))
+        lh_fleet_touch_failing(fleet, node);
+}
+
 /* Unknown is not absent: a controller whose Settings in force do not parse does nothing, where the defaults
  * might set going what somebody has paused. */
 static void fold_settings(LhFleet *fleet, const char *controller, const LhObject *accepted)
@@ -295,6 +327,8 @@ static void fold_settings(LhFleet *fleet, const char *controller, const LhObject
         held->paused = TRUE;
         g_hash_table_insert(fleet->held, g_strdup(controller), held);
     }
+    if (strcmp(controller, "failure-detector") == 0)
+        fold_on_failure(fleet);
 }
 
 static gboolean fold_accepted(LhFleet *fleet, const LhObject *before, const LhObject *after)
@@ -511,6 +545,7 @@ static gboolean fold_node(LhFleet *fleet, const LhObject *before, const LhObject
         lh_fleet_touch_node(fleet, node);
     else
         lh_places_touch(fleet->places, node->host);
+    lh_fleet_touch_failing(fleet, node);
     lh_fleet_drop_node(fleet, node);
     return TRUE;
 }
@@ -528,6 +563,7 @@ static gboolean fold_health(LhFleet *fleet, const LhObject *before, const LhObje
     LhFleetNode *node = lh_fleet_node(fleet, id);
     lh_fleet_hold(&node->health, after);
     lh_places_touch(fleet->places, node->host);
+    lh_fleet_touch_failing(fleet, node);
     lh_fleet_drop_node(fleet, node);
     return TRUE;
 }
@@ -593,6 +629,20 @@ static void fold_drained(LhFleet *fleet, const char *policy, const LhObject *aft
     lh_fleet_drop_host(fleet, host);
 }
 
+/* What cache-assigner said of the node "<pool>/<node>". */
+static void fold_evacuated(LhFleet *fleet, const char *name, const LhObject *after)
+{
+    const char *id = in_cache(name);
+    LhFleetNode *node;
+
+    if (id == NULL || *id == '\0' || strchr(id, '/') != NULL)
+        return;
+    node = lh_fleet_node(fleet, id);
+    lh_fleet_hold(&node->said, after);
+    lh_fleet_touch_failing(fleet, node);
+    lh_fleet_drop_node(fleet, node);
+}
+
 /* Who has written a Status must see it, so as not to write it again. */
 static gboolean fold_status(LhFleet *fleet, const LhObject *before, const LhObject *after)
 {
@@ -612,6 +662,8 @@ static gboolean fold_status(LhFleet *fleet, const LhObject *before, const LhObje
         fold_monitored(fleet, kind, subject_key, rest, after);
     else if (kind == LH_KIND_NODEPOLICY && strcmp(last + 1, "cache-assigner") == 0)
         fold_drained(fleet, rest, after);
+    else if (kind == LH_KIND_NODE && strcmp(last + 1, "cache-assigner") == 0)
+        fold_evacuated(fleet, rest, after);
     if (kind == LH_KIND_SNAPSHOT) {
         LhFleetSnapshot *snapshot = lh_fleet_snapshot(fleet, rest);
         lh_fleet_touch_snapshot(fleet, snapshot);
@@ -720,7 +772,7 @@ static void free_records(LhFleet *fleet)
     FREE_EACH(assignments, LhFleetAssignment, lh_object_unref(r->object); lh_object_unref(r->item);
               g_free(r->key));
     FREE_EACH(nodes, LhFleetNode, lh_object_unref(r->object); lh_object_unref(r->health);
-              g_ptr_array_unref(r->assignments); g_free(r->id));
+              lh_object_unref(r->said); g_ptr_array_unref(r->assignments); g_free(r->id));
     FREE_EACH(hosts, LhFleetHost, lh_object_unref(r->policy); lh_object_unref(r->drain_said);
               g_ptr_array_unref(r->nodes); g_free(r->name));
     FREE_EACH(subjects, LhFleetSubject, lh_object_unref(r->desired); lh_object_unref(r->accepted);

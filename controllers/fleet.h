@@ -159,6 +159,9 @@ struct LhFleetNode {
     LhFleetHost *host;
     GPtrArray *assignments; /* LhFleetAssignment */
     gint64 loading;         /* loads that are not answered live */
+    const LhObject *said;   /* cache-assigner's Status of it; NULL: none */
+    gboolean failing;     /* registered, in failure, and what it has shall go (onFailure: evict) */
+    gboolean in_failures; /* in LhFleet.failures */
 };
 
 /* A node name: its restarts share capacity, policy and what they hold. */
@@ -227,10 +230,12 @@ typedef struct {
     GTree *due_assigned; /* LhFleetReplica by due time: a load that ends then */
     GTree *due_free;     /* LhFleetReplica by due time: unassigned, its object goes then */
     GTree *todo;         /* LhFleetReplica by name: answers, lost nodes, retries to look at */
-    GTree *moving;     /* LhFleetReplica, freshest first: a load of it is on a host that is drained,
-                          * or it has several; those on lost nodes do not count */
-    GTree *drains;     /* LhFleetHost by name: drained, or its Status says so */
-    GTree *admit_todo; /* LhFleetSubject by key */
+    GTree *moving;       /* LhFleetReplica, freshest first: a load of it is on a node that it shall
+                          * leave, or any order on one that is failing, or it has several loads; those
+                          * on lost nodes do not count */
+    GTree *drains;       /* LhFleetHost by name: drained, or its Status says so */
+    GTree *failures;     /* LhFleetNode by id: failing, or its Status says so */
+    GTree *admit_todo;   /* LhFleetSubject by key */
     GTree *health_todo;  /* LhFleetPresence by key */
     GTree *restore_todo; /* LhFleetRestore by name: to plan, or its progress is to be written */
     GTree *live_todo;    /* LhFleetRestored by replica: live, and its expiry is not set */
@@ -290,6 +295,11 @@ char *lh_fleet_snapshot_invalid(const LhFleet *fleet, const LhFleetSnapshot *sna
 int lh_fleet_answer(const LhFleetAssignment *assignment);
 /* The registration is gone (an unknown one is not). */
 gboolean lh_fleet_node_gone(const LhFleetNode *node);
+/* What it has shall be elsewhere: it is drained, or failing. */
+gboolean lh_fleet_leaving(const LhFleetNode *node);
+/* Its health, which parses, says so. */
+gboolean lh_fleet_in_failure(const LhFleetNode *node);
+gboolean lh_fleet_on_probation(const LhFleetNode *node);
 /* Of the host's registered nodes the newest, if it takes new work: online, not in failure, not cordoned.
  * @why (may be NULL): why not, static storage. */
 const LhNode *lh_fleet_host_takes(const LhFleetHost *host, const char **why);

@@ -42,6 +42,8 @@ void lh_fleet_touch_replica(LhFleet *fleet, LhFleetReplica *replica);
 void lh_fleet_touch_assignment(LhFleet *fleet, LhFleetAssignment *assignment); /* and its replica */
 void lh_fleet_touch_node(LhFleet *fleet, LhFleetNode *node);
 void lh_fleet_touch_host(LhFleet *fleet, LhFleetHost *host); /* its policy, or what is said of it */
+/* Its registration or health, what is said of it, or the detector's Settings. */
+void lh_fleet_touch_failing(LhFleet *fleet, LhFleetNode *node);
 void lh_fleet_touch_counts(LhFleet *fleet, LhFleetService *service);
 void lh_fleet_touch_subject(LhFleet *fleet, LhFleetSubject *subject);
 void lh_fleet_touch_presence(LhFleet *fleet, LhFleetPresence *presence);

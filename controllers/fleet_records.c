@@ -266,7 +266,8 @@ void lh_fleet_drop_node(LhFleet *fleet, LhFleetNode *node)
 {
     LhFleetHost *host = node->host;
 
-    if (node->object != NULL || node->health != NULL || node->assignments->len != 0)
+    if (node->object != NULL || node->health != NULL || node->said != NULL ||
+        node->assignments->len != 0)
         return;
     g_hash_table_remove(fleet->nodes, node->id);
     g_ptr_array_remove_fast(host->nodes, node);

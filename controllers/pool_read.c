@@ -4,6 +4,7 @@
  */
 #include "base/planted.h"
 #include "controllers/pool.h"
+#include "placement/placement.h"
 
 #include <string.h>
 
@@ -245,7 +246,8 @@ static const char *why_not(const LhPoolHost *host, const LhPoolNode *node)
         return "its registration does not parse";
     if (health != NULL && !lh_object_known(&health->o))
         return "its health does not parse";
-    if (health != NULL && (health->state == LH_HEALTH_FAILURE || health->state == LH_HEALTH_FAILED))
+    if (health != NULL && !LH_BUG(FAILURE_TAKES) &&
+        (health->state == LH_HEALTH_FAILURE || health->state == LH_HEALTH_FAILED))
         return "it is in failure";
     if (host->policy != NULL && policy == NULL)
         return "its policy does not parse";
@@ -296,8 +298,8 @@ GArray *lh_pool_takers(const LhPoolView *view)
     }
     for (guint i = 0; i < takers->len; i++) {
         LhPoolTaker *taker = &g_array_index(takers, LhPoolTaker, i);
-        if (lh_pool_on_probation(taker->node))
-            taker->limit = MIN(taker->limit, demand / (2 * (gint64)takers->len));
+        if (lh_pool_on_probation(taker->node) && !LH_BUG(PROBATION_WHOLE))
+            taker->limit = MIN(taker->limit, lh_place_half_share(demand, takers->len));
     }
     return takers;
 }

@@ -17,6 +17,14 @@ static gboolean may_move(const LhPoolAssignment *assignment)
            lh_seed_wanted(item) && assignment->group == item->group;
 }
 
+/* Of what is not on its way all orders are on one node: the first of them tells which. */
+static const LhPoolNode *node_of(const LhSeedGroup *group)
+{
+    GTreeNode *first = g_tree_node_first(group->orders);
+
+    return first == NULL ? NULL : ((const LhPoolAssignment *)g_tree_node_key(first))->node;
+}
+
 /* The node that all of it may be moved from; NULL: it may not be moved now. */
 static const LhPoolNode *group_may_move(LhSeedRound *round, const LhSeedGroup *group)
 {
@@ -70,6 +78,7 @@ static void evict_free(LhSeedRound *round, const LhPoolNode *node, gint64 n, con
     for (guint i = 0; i < list->len && (gint64)i < n && !lh_seed_plan_full(round); i++) {
         lh_seed_plan_evict(round, list->pdata[i], rule, reason);
         round->moves = TRUE;
+        round->leaving++;
     }
 }
 
@@ -100,7 +109,9 @@ static gint64 leaves(const LhPoolNode *node)
 
 static gboolean has_room(const LhSeedRound *round, gboolean group, gint64 size)
 {
-    return lh_seed_places_best(round->places, group, size, NULL) != NULL;
+    const LhSeedWish wish = {.group = group, .size = size};
+
+    return lh_seed_places_best(round->places, &wish) != NULL;
 }
 
 /* One group, or one seed without throttle, of a node that is drained, at a time. */
@@ -111,7 +122,7 @@ static void drain_node(LhSeedRound *round, const LhPoolNode *node)
     for (GTreeNode *n = g_tree_node_first(round->pools->seeds->groups); n != NULL;
          n = g_tree_node_next(n)) {
         const LhSeedGroup *group = g_tree_node_key(n);
-        if (group_may_move(round, group) == node &&
+        if (node_of(group) == node && group_may_move(round, group) == node &&
             has_room(round, TRUE, g_tree_nnodes(group->orders))) {
             evict_group(round, group, RULE_DRAINED, "its manager is drained");
             return;
@@ -140,71 +151,144 @@ static void plan_drains(LhSeedRound *round)
     }
 }
 
-/* The group whose move from @high to a node with @gap fewer evens them best. */
-static const LhSeedGroup *best_group(LhSeedRound *round, const LhPoolNode *high, gint64 gap,
-                                     gint64 room, const GHashTable *moved)
-{
-    const LhSeedGroup *best = NULL;
-    gint64 best_gain = 0;
+/* ---- balance ---- */
 
+static gint by_size(gconstpointer a, gconstpointer b)
+{
+    const LhSeedGroup *x = *(const LhSeedGroup *const *)a, *y = *(const LhSeedGroup *const *)b;
+    gint m = g_tree_nnodes(x->orders), n = g_tree_nnodes(y->orders);
+
+    return m != n ? (m > n ? -1 : 1) : strcmp(x->name, y->name);
+}
+
+/* For each place the groups on it, the largest first; whether they may move is asked when one is chosen. */
+static GPtrArray *groups_by_place(LhSeedRound *round)
+{
+    guint managers = lh_seed_places_n(round->places);
+    GPtrArray *all = g_ptr_array_new_full(managers, (GDestroyNotify)g_ptr_array_unref);
+    g_autoptr(GHashTable) at = g_hash_table_new(NULL, NULL);
+
+    for (guint i = 0; i < managers; i++) {
+        GPtrArray *groups = g_ptr_array_new();
+        g_ptr_array_add(all, groups);
+        g_hash_table_insert(at, (gpointer)lh_seed_places_at(round->places, i)->node, groups);
+    }
     for (GTreeNode *n = g_tree_node_first(round->pools->seeds->groups); n != NULL;
          n = g_tree_node_next(n)) {
         const LhSeedGroup *group = g_tree_node_key(n);
-        gint64 size = g_tree_nnodes(group->orders), gain = MIN(size, gap - size);
-        if (size <= room && gain > best_gain &&
-            !g_hash_table_contains((GHashTable *)moved, group) &&
-            group_may_move(round, group) == high) {
-            best = group;
-            best_gain = gain;
-        }
+        GPtrArray *groups = g_hash_table_lookup(at, node_of(group));
+        if (groups != NULL)
+            g_ptr_array_add(groups, (gpointer)group);
+    }
+    for (guint i = 0; i < managers; i++)
+        g_ptr_array_sort(all->pdata[i], by_size);
+    return all;
+}
+
+typedef struct {
+    guint from;      /* which place */
+    LhSeedPlace *to; /* NULL: no move */
+    guint group;     /* which of those there */
+    gint64 gain;
+} Move;
+
+/* The group whose move evens that place and another best. */
+static Move best_move(LhSeedRound *round, guint from, const GPtrArray *groups)
+{
+    const LhSeedPlace *place = lh_seed_places_at(round->places, from);
+    Move best = {0};
+
+    for (guint i = 0; i < groups->len; i++) {
+        const LhSeedGroup *group = groups->pdata[i];
+        gint64 size = g_tree_nnodes(group->orders);
+        Move move = {.from = from, .group = i};
+        move.to = lh_seed_places_relief(round->places, place, size, round->threshold);
+        if (move.to == NULL)
+            continue;
+        move.gain = lh_seed_places_gain(place, move.to, size);
+        if (move.gain > best.gain && group_may_move(round, group) == place->node)
+            best = move;
     }
     return best;
 }
 
-static void rebalance_groups(LhSeedRound *round, gint64 threshold)
+static gint by_total(gconstpointer a, gconstpointer b, gpointer data)
 {
-    g_autoptr(GHashTable) moved = g_hash_table_new(NULL, NULL);
+    const LhSeedRound *round = data;
+    guint i = *(const guint *)a, j = *(const guint *)b;
+    gint64 x = lh_seed_place_total(lh_seed_places_at(round->places, i)),
+           y = lh_seed_place_total(lh_seed_places_at(round->places, j));
 
-    while (!lh_seed_plan_full(round)) {
-        LhSeedPlace *low = lh_seed_places_best(round->places, TRUE, 1, NULL);
-        LhSeedPlace *high = lh_seed_places_fullest(round->places);
-        const LhSeedGroup *group;
-        gint64 size;
-        if (low == NULL || high == NULL || high->groups - low->groups <= threshold)
-            return;
-        group = best_group(round, high->node, high->groups - low->groups, low->limit - low->held,
-                           moved);
-        if (group == NULL)
-            return;
-        size = g_tree_nnodes(group->orders);
-        g_hash_table_add(moved, (gpointer)group);
-        evict_group(round, group, RULE_REBALANCE, "another manager has fewer seeds");
-        high->groups -= size;
-        lh_seed_places_add(low, TRUE, size);
-    }
+    return x != y ? (x > y ? -1 : 1) : (i > j) - (i < j);
 }
 
-static void rebalance_free(LhSeedRound *round, gint64 threshold)
+/* The first of those with the most seeds that has a group to give. */
+static Move next_move(LhSeedRound *round, const GPtrArray *groups)
 {
-    g_autofree gint64 *surplus = lh_seed_places_surplus(round->places, round->leaving, threshold);
+    g_autoptr(GArray) order = g_array_new(FALSE, FALSE, sizeof(guint));
+    Move move = {0};
 
-    for (guint i = 0; surplus != NULL && i < lh_seed_places_n(round->places); i++)
-        if (surplus[i] > 0)
-            evict_free(round, lh_seed_places_at(round->places, i)->node, surplus[i], RULE_REBALANCE,
-                       "another manager has fewer seeds");
+    for (guint i = 0; i < groups->len; i++)
+        g_array_append_val(order, i);
+    g_array_sort_with_data(order, by_total, round);
+    for (guint i = 0; i < order->len && move.to == NULL; i++) {
+        guint from = g_array_index(order, guint, i);
+        move = best_move(round, from, groups->pdata[from]);
+    }
+    return move;
+}
+
+/* TRUE: some are moved. */
+static gboolean rebalance_groups(LhSeedRound *round)
+{
+    g_autoptr(GPtrArray) groups = groups_by_place(round);
+    gboolean any = FALSE;
+
+    while (!lh_seed_plan_full(round)) {
+        Move move = next_move(round, groups);
+        const LhSeedGroup *group;
+        if (move.to == NULL)
+            break;
+        group = g_ptr_array_remove_index(groups->pdata[move.from], move.group);
+        evict_group(round, group, RULE_REBALANCE, "another manager has fewer seeds");
+        lh_seed_places_move(lh_seed_places_at(round->places, move.from), move.to,
+                            g_tree_nnodes(group->orders));
+        any = TRUE;
+    }
+    return any;
+}
+
+/* Totals are left alone until the rest is as it will be: who has one more follows from it. */
+static void rebalance_free(LhSeedRound *round, gboolean rest)
+{
+    gboolean uneven = lh_seed_places_level(round->places, round->leaving, round->threshold, TRUE);
+    gboolean totals = rest && !uneven && round->leaving == 0;
+
+    for (guint i = 0; i < lh_seed_places_n(round->places); i++) {
+        const LhSeedPlace *place = lh_seed_places_at(round->places, i);
+        if (place->free > place->even)
+            evict_free(round, place->node, place->free - place->even, RULE_REBALANCE,
+                       "another manager has fewer seeds without throttle");
+        else if (totals && place->free > place->target)
+            evict_free(round, place->node, place->free - place->target, RULE_REBALANCE,
+                       "another manager has fewer seeds in all");
+    }
 }
 
 void lh_seed_plan_moves(LhSeedRound *round)
 {
-    gint64 threshold = round->asked ? 1 : round->settings->rebalance_threshold;
+    gboolean rest;
 
     if (round->view == NULL || round->stopped)
         return;
     plan_drains(round);
-    if ((!round->settings->auto_rebalance && !round->asked) || round->stopped)
+    if (!round->balances || round->stopped || round->missing > 0)
         return;
-    if (!lh_seed_plan_moving(round) && round->missing == 0)
-        rebalance_groups(round, threshold);
-    if (round->missing == 0)
-        rebalance_free(round, threshold);
+    rest = !round->moves && !lh_seed_plan_moving(round);
+    if (rest) {
+        lh_seed_places_level(round->places, round->leaving, round->threshold, TRUE);
+        rest = !rebalance_groups(round);
+    }
+    if (!round->stopped)
+        rebalance_free(round, rest);
 }

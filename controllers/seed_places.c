@@ -57,45 +57,6 @@ LhSeedPlace *lh_seed_places_find(LhSeedPlaces *places, const LhPoolNode *node)
     return at == 0 ? NULL : lh_seed_places_at(places, at - 1);
 }
 
-static gboolean is_better(const LhSeedPlace *a, const LhSeedPlace *b, gboolean group)
-{
-    gint64 mine = group ? a->groups : a->free, best = group ? b->groups : b->free;
-
-    return mine != best ? mine < best : a->free + a->groups < b->free + b->groups;
-}
-
-LhSeedPlace *lh_seed_places_best(LhSeedPlaces *places, gboolean group, gint64 size,
-                                 const char *avoid)
-{
-    LhSeedPlace *best = NULL;
-    gboolean best_avoided = FALSE;
-
-    for (guint i = 0; i < places->places->len; i++) {
-        LhSeedPlace *place = lh_seed_places_at(places, i);
-        gboolean avoided = avoid != NULL && strcmp(place->node->host->name, avoid) == 0;
-        if (place->limit - place->held < size)
-            continue;
-        if (best == NULL || avoided < best_avoided ||
-            (avoided == best_avoided && is_better(place, best, group))) {
-            best = place;
-            best_avoided = avoided;
-        }
-    }
-    return best;
-}
-
-LhSeedPlace *lh_seed_places_fullest(LhSeedPlaces *places)
-{
-    LhSeedPlace *most = NULL;
-
-    for (guint i = 0; i < places->places->len; i++) {
-        LhSeedPlace *place = lh_seed_places_at(places, i);
-        if (most == NULL || place->groups > most->groups)
-            most = place;
-    }
-    return most;
-}
-
 void lh_seed_places_add(LhSeedPlace *place, gboolean group, gint64 size)
 {
     place->held += size;
@@ -104,8 +65,6 @@ void lh_seed_places_add(LhSeedPlace *place, gboolean group, gint64 size)
     else
         place->free += size;
 }
-
-/* ---- levels ---- */
 
 /* Of seeds without throttle; what it has stays, if people lower the limit. */
 static gint64 room_of(const LhSeedPlace *place)
@@ -116,7 +75,44 @@ static gint64 room_of(const LhSeedPlace *place)
     return MAX(room, place->free);
 }
 
-/* How many there are when everybody has at least @floor (of his own, or so) and no more than @level. */
+/* ---- where the next ones go ---- */
+
+/* Without the one more that some have: who has it, the groups decide, not it the groups. */
+static gint64 lasting(const LhSeedPlace *place)
+{
+    return place->groups + MIN(place->base, room_of(place));
+}
+
+static gboolean is_better(const LhSeedPlace *a, const LhSeedPlace *b, gboolean group)
+{
+    gint64 mine = group ? lasting(a) : a->free, best = group ? lasting(b) : b->free;
+
+    return mine != best ? mine < best : a->free + a->groups < b->free + b->groups;
+}
+
+LhSeedPlace *lh_seed_places_best(LhSeedPlaces *places, const LhSeedWish *wish)
+{
+    LhSeedPlace *best = NULL;
+    gboolean best_avoided = FALSE;
+
+    for (guint i = 0; i < places->places->len; i++) {
+        LhSeedPlace *place = lh_seed_places_at(places, i);
+        gboolean avoided = wish->avoid != NULL && strcmp(place->node->host->name, wish->avoid) == 0;
+        gint64 needs = wish->size - (place == wish->home ? wish->home_held : 0);
+        if (place->limit - place->held < needs)
+            continue;
+        if (best == NULL || avoided < best_avoided ||
+            (avoided == best_avoided && is_better(place, best, wish->group))) {
+            best = place;
+            best_avoided = avoided;
+        }
+    }
+    return best;
+}
+
+/* ---- levels ---- */
+
+/* How many there are when everybody has @level, or what it has (@keep: and has more), or what it has room for. */
 static gint64 filled(const LhSeedPlaces *places, gint64 level, gboolean keep)
 {
     gint64 sum = 0;
@@ -144,50 +140,141 @@ static gint64 level_of(const LhSeedPlaces *places, gint64 total, gboolean keep)
     return low;
 }
 
-static gint64 most_of(const LhSeedPlaces *places)
+/* The most that one has, less the fewest that one with room for more would have, is over @threshold. */
+static gboolean differ(const LhSeedPlaces *places, gint64 level, gint64 threshold)
 {
-    gint64 most = 0;
-
-    for (guint i = 0; i < places->places->len; i++)
-        most = MAX(most, g_array_index(places->places, LhSeedPlace, i).free);
-    return most;
-}
-
-/* The fewest that one with room for more would have. */
-static gint64 least_of(const LhSeedPlaces *places, gint64 level)
-{
-    gint64 least = G_MAXINT64;
+    gint64 least = G_MAXINT64, most = 0;
 
     for (guint i = 0; i < places->places->len; i++) {
         const LhSeedPlace *place = &g_array_index(places->places, LhSeedPlace, i);
-        if (MAX(place->free, level) < room_of(place))
-            least = MIN(least, MAX(place->free, level));
+        gint64 has = MAX(place->free, level);
+        most = MAX(most, place->free);
+        if (has < room_of(place))
+            least = MIN(least, has);
     }
-    return least;
+    return least < G_MAXINT64 && most - least > threshold;
 }
 
-gint64 *lh_seed_places_surplus(const LhSeedPlaces *places, gint64 coming, gint64 threshold)
+gint64 lh_seed_place_total(const LhSeedPlace *place)
 {
-    gint64 total = coming, level, left, least;
-    gint64 *surplus;
+    return place->groups + place->target;
+}
 
-    for (guint i = 0; i < places->places->len; i++)
-        total += g_array_index(places->places, LhSeedPlace, i).free;
-    least = least_of(places, level_of(places, total, TRUE));
-    if (least == G_MAXINT64 || most_of(places) - least <= threshold)
-        return NULL;
-    level = level_of(places, total, FALSE);
-    left = total - filled(places, level, FALSE);
-    surplus = g_new0(gint64, places->places->len);
-    /* The ones that are left over stay with those that have more. */
+/* Who is to have one more: first those that have it, then those with the fewest seeds in all. */
+static LhSeedPlace *next_of_rest(LhSeedPlaces *places, gint64 level)
+{
+    LhSeedPlace *best = NULL;
+    gboolean best_has = FALSE;
+
     for (guint i = 0; i < places->places->len; i++) {
-        const LhSeedPlace *place = &g_array_index(places->places, LhSeedPlace, i);
-        gint64 most = MIN(level, room_of(place));
-        if (place->free > most && left > 0 && room_of(place) > level) {
-            most++;
-            left--;
+        LhSeedPlace *place = lh_seed_places_at(places, i);
+        gboolean has = place->free > place->even;
+        if (place->even != level || room_of(place) <= level)
+            continue;
+        if (best == NULL || has > best_has || (has == best_has && place->groups < best->groups)) {
+            best = place;
+            best_has = has;
         }
-        surplus[i] = MAX(0, place->free - most);
     }
-    return surplus;
+    return best;
+}
+
+/* From one that has more without throttle to one that has fewer: those stay as even as they are. */
+static gboolean swap_one(LhSeedPlaces *places, gint64 threshold)
+{
+    LhSeedPlace *from = NULL, *to = NULL;
+    gint64 most = threshold;
+
+    for (guint i = 0; i < places->places->len; i++) {
+        LhSeedPlace *high = lh_seed_places_at(places, i);
+        for (guint j = 0; j < places->places->len; j++) {
+            LhSeedPlace *low = lh_seed_places_at(places, j);
+            gint64 gap = lh_seed_place_total(high) - lh_seed_place_total(low);
+            if (gap > most && high->target > low->target && room_of(low) > low->target) {
+                from = high;
+                to = low;
+                most = gap;
+            }
+        }
+    }
+    if (from == NULL)
+        return FALSE;
+    from->target--;
+    to->target++;
+    return TRUE;
+}
+
+gboolean lh_seed_places_level(LhSeedPlaces *places, gint64 coming, gint64 threshold, gboolean move)
+{
+    gint64 total = coming, level, keep, left;
+    gboolean uneven, any = FALSE;
+
+    for (guint i = 0; i < places->places->len; i++)
+        total += lh_seed_places_at(places, i)->free;
+    keep = level_of(places, total, TRUE);
+    uneven = move && differ(places, keep, threshold);
+    level = level_of(places, total, FALSE);
+    left = total - filled(places, uneven ? level : keep, !uneven);
+    for (guint i = 0; i < places->places->len; i++) {
+        LhSeedPlace *place = lh_seed_places_at(places, i);
+        gint64 to = MIN(uneven ? level : keep, room_of(place));
+        place->even = uneven ? to : MAX(place->free, to);
+    }
+    for (; left > 0; left--) {
+        LhSeedPlace *place = next_of_rest(places, uneven ? level : keep);
+        if (place == NULL)
+            break;
+        place->even++;
+    }
+    for (guint i = 0; i < places->places->len; i++) {
+        LhSeedPlace *place = lh_seed_places_at(places, i);
+        place->target = place->even;
+        any = any || place->free > place->even;
+    }
+    while (move && swap_one(places, threshold))
+        continue;
+    for (guint i = 0; i < places->places->len; i++) {
+        LhSeedPlace *place = lh_seed_places_at(places, i);
+        place->base = move ? MIN(place->target, level) : place->target;
+    }
+    return any;
+}
+
+/* ---- groups that move ---- */
+
+gint64 lh_seed_places_gain(const LhSeedPlace *from, const LhSeedPlace *to, gint64 size)
+{
+    gint64 gap = MIN(lh_seed_place_total(from) - lh_seed_place_total(to),
+                     lasting(from) - lasting(to));
+
+    return MIN(size, gap - size);
+}
+
+LhSeedPlace *lh_seed_places_relief(LhSeedPlaces *places, const LhSeedPlace *from, gint64 size,
+                                   gint64 threshold)
+{
+    LhSeedPlace *best = NULL;
+
+    for (guint i = 0; !from->takes && i < places->places->len; i++) {
+        LhSeedPlace *place = lh_seed_places_at(places, i);
+        gint64 taken = place->held + MAX(0, place->target - place->free);
+        if (place == from || place->gives || place->limit - taken < size)
+            continue;
+        if (best == NULL || lasting(place) < lasting(best) ||
+            (lasting(place) == lasting(best) &&
+             lh_seed_place_total(place) < lh_seed_place_total(best)))
+            best = place;
+    }
+    if (best == NULL || lh_seed_place_total(from) - lh_seed_place_total(best) <= threshold ||
+        lh_seed_places_gain(from, best, size) <= 0)
+        return NULL;
+    return best;
+}
+
+void lh_seed_places_move(LhSeedPlace *from, LhSeedPlace *to, gint64 size)
+{
+    from->groups -= size;
+    from->gives = TRUE;
+    lh_seed_places_add(to, TRUE, size);
+    to->takes = TRUE;
 }

@@ -113,6 +113,8 @@ static void look(LhItemWriter *w, const LhTxnReply *reply)
         settle(w, present);
         return;
     }
+    if (moved)
+        w->funcs->moved(w->data);
     if (moved && !w->unsure)
         lh_log(LH_LOG_INFO, "item is not at the revision last written; writing it again", "key",
                w->item_key, "revision", lh_fmt("%" G_GINT64_FORMAT, present), NULL);

@@ -33,6 +33,8 @@ typedef struct {
 typedef struct {
     /* Fills @write (zeroed) with what is to be known now. */
     void (*compose)(LhItemWrite *write, gpointer data);
+    /* The item key is not at the revision last written; what is there is about to be written over. */
+    void (*moved)(gpointer data);
     /* @write is committed. FALSE: the writer has been freed. */
     gboolean (*committed)(const LhItemWrite *write, gpointer data);
 } LhItemWriterFuncs;

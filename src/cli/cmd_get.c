@@ -115,6 +115,9 @@ static int watch(Watcher *watcher, GError **error)
             }
         }
         show_done(watcher);
+        if (watcher->table != NULL && !lh_table_started(watcher->table)) {
+            fprintf(cli->err, "no %s yet\n", view->plural);
+        }
         switch (lh_client_watch(cli->client, &one, 1, -1, error)) {
         case LH_WATCH_EXPIRED:
             fprintf(cli->err,
@@ -143,7 +146,7 @@ int lh_cmd_get(LhCli *cli, char **args, GError **error)
     }
     if (cli->o.watch) {
         gboolean grid = cli->format == LH_OUTPUT_TABLE || cli->format == LH_OUTPUT_WIDE;
-        g_autoptr(LhTable) table = grid ? lh_kind_table(cli, view, TRUE) : NULL;
+        g_autoptr(LhTable) table = grid ? lh_kind_table(cli, view, LH_ROWS_EVENTS) : NULL;
         Watcher watcher = {cli, view, names, table};
         return watch(&watcher, error);
     }

@@ -39,7 +39,8 @@ struct Runner {
     LhTimer *campaign_retry;
     guint campaign_attempts;
     gboolean leads;
-    gint64 led_ms; /* wall */
+    gint64 led_ms,
+        led_mono_ms; /* wall and monotonic: since it leads, or since the wall clock jumped */
 
     /* rounds */
     LhRoundState state;
@@ -107,7 +108,9 @@ struct LhRuntime {
 };
 
 /* rounds.c */
-LhPlanContext lh_runner_context(const Runner *runner);
+LhPlanContext lh_runner_context(Runner *runner);
+/* It leads from this moment on, by both clocks. */
+void lh_runner_leads_since(Runner *runner);
 void lh_runner_dirty(Runner *runner, const LhObject *cause);
 void lh_runner_schedule(Runner *runner);
 /* All transactions of the round have ended. */

@@ -3,6 +3,7 @@
  * and an empty one when acting must end; then what it had observed is forgotten, so that a new leader
  * observes anew. Must not decide anything.
  */
+#include "base/planted.h"
 #include "runtime/internal.h"
 
 void lh_runner_errands(Runner *runner, const LhPlanContext *context)
@@ -32,5 +33,6 @@ void lh_runner_errands_end(Runner *runner)
         return;
     runner->has_errands = FALSE;
     runtime->outside->set(runner->controller->name, NULL, 0, runtime->outside_data);
-    lh_mirror_forget(runtime->mirror, runner->controller->name);
+    if (!LH_BUG(OLD_MISSES))
+        lh_mirror_forget(runtime->mirror, runner->controller->name);
 }

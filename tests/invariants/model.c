@@ -32,12 +32,17 @@ void inv_init(Inv *inv, const InvOptions *options)
         .sizes = table_of((GDestroyNotify)lh_object_unref),
         .gone_ms = table_of(g_free),
         .cordoned_ms = table_of(g_free),
+        .failing_ms = table_of(g_free),
         .edited_ms = table_of(g_free),
         .ids = table_of(NULL),
         .epochs = table_of(NULL),
         .ordered_ms = g_array_new(FALSE, FALSE, sizeof(gint64)),
         .deleted_ms = g_array_new(FALSE, FALSE, sizeof(gint64)),
         .assigned = g_array_new(FALSE, FALSE, sizeof(InvCount)),
+        .marks = g_array_new(FALSE, FALSE, sizeof(InvMark)),
+        .said_ms = table_of(g_free),
+        .moved_ms = table_of(g_free),
+        .condoned_ms = G_MININT64 / 2,
         .least_grace_ms = settings->failure_grace_ms,
         .first_live = table_of(g_free),
         .created = table_of(NULL),
@@ -56,10 +61,11 @@ void inv_init(Inv *inv, const InvOptions *options)
 
 void inv_clear(Inv *inv)
 {
-    GHashTable *tables[] = {inv->hosts, inv->items,    inv->pairs,      inv->bytes,
-                            inv->sizes, inv->uris,     inv->gone_ms,    inv->cordoned_ms,
-                            inv->ids,   inv->epochs,   inv->first_live, inv->created,
-                            inv->left,  inv->edited_ms};
+    GHashTable *tables[] = {inv->hosts,   inv->items,     inv->pairs,      inv->bytes,
+                            inv->sizes,   inv->uris,      inv->gone_ms,    inv->cordoned_ms,
+                            inv->ids,     inv->epochs,    inv->first_live, inv->created,
+                            inv->left,    inv->edited_ms, inv->failing_ms, inv->said_ms,
+                            inv->moved_ms};
     for (guint kind = 0; kind < LH_N_KINDS; kind++)
         g_hash_table_unref(inv->kinds[kind]);
     for (guint i = 0; i < G_N_ELEMENTS(tables); i++)
@@ -67,6 +73,7 @@ void inv_clear(Inv *inv)
     g_array_unref(inv->ordered_ms);
     g_array_unref(inv->deleted_ms);
     g_array_unref(inv->assigned);
+    g_array_unref(inv->marks);
 }
 
 /* ---- what a commit means beyond the objects ---- */
@@ -105,6 +112,15 @@ static void note_cordon(Inv *inv, const InvChange *change)
         g_hash_table_remove(inv->cordoned_ms, host);
     else if (!g_hash_table_contains(inv->cordoned_ms, host))
         g_hash_table_replace(inv->cordoned_ms, g_strdup(host), boxed(inv->now_ms));
+}
+
+static void note_health(Inv *inv, const InvChange *change)
+{
+    const LhHealth *health = (const LhHealth *)change->after;
+    if (health == NULL || !lh_object_known(&health->o) || health->state != LH_HEALTH_FAILURE)
+        g_hash_table_remove(inv->failing_ms, change->name);
+    else if (!g_hash_table_contains(inv->failing_ms, change->name))
+        g_hash_table_replace(inv->failing_ms, g_strdup(change->name), boxed(inv->now_ms));
 }
 
 /* What a service needs of partitions. */
@@ -326,6 +342,8 @@ void inv_apply(Inv *inv, const InvCommit *commit)
             inv->verify_in -= inv->verify_in > 0;
         } else if (change->kind == LH_KIND_ITEM) {
             note_item(inv, change);
+        } else if (change->kind == LH_KIND_HEALTH) {
+            note_health(inv, change);
         } else if (change->kind == LH_KIND_REPLICA) {
             note_replica(inv, commit, change);
         }
@@ -343,7 +361,8 @@ void inv_restored(Inv *inv, gint64 now_ms, gint64 wall_ms)
 {
     GHashTable *tables[] = {inv->hosts,      inv->items,   inv->pairs,       inv->bytes,
                             inv->uris,       inv->gone_ms, inv->cordoned_ms, inv->ids,
-                            inv->first_live, inv->created, inv->left};
+                            inv->first_live, inv->created, inv->left,        inv->failing_ms,
+                            inv->said_ms,    inv->moved_ms};
     inv->now_ms = now_ms;
     inv->wall_ms = wall_ms;
     for (guint kind = 0; kind < LH_N_KINDS; kind++)
@@ -352,6 +371,7 @@ void inv_restored(Inv *inv, gint64 now_ms, gint64 wall_ms)
         g_hash_table_remove_all(tables[i]);
     g_array_set_size(inv->ordered_ms, 0);
     g_array_set_size(inv->deleted_ms, 0);
+    g_array_set_size(inv->marks, 0);
 }
 
 InvChange inv_restored_key(Inv *inv, const LhKv *kv)
@@ -375,6 +395,8 @@ InvChange inv_restored_key(Inv *inv, const LhKv *kv)
         note_size(inv, change.after);
     } else if (change.kind == LH_KIND_ITEM) {
         note_item(inv, &change);
+    } else if (change.kind == LH_KIND_HEALTH) {
+        note_health(inv, &change);
     }
     g_hash_table_replace(inv->kinds[change.kind], g_strdup(change.name),
                          lh_object_ref(change.after));

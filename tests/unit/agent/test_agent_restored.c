@@ -144,6 +144,42 @@ static void an_erased_item_comes_back(void **state)
     assert_starts_anew(f);
 }
 
+/* A copy that was given up and forgotten comes back with its search key, and is ordered away or loaded once
+ * more before the node has found out what etcd is. Whatever it says of it, the search key goes (f->strict). */
+static void what_comes_back_is_not_left_searchable(void **state)
+{
+    static const char *const actions[] = {"evict", "load"};
+    for (guint i = 0; i < G_N_ELEMENTS(actions); i++) {
+        Fixture *f = *state;
+        registered(f);
+        live(f, "a");
+        FakeEtcdBackup *backup = fake_etcd_backup(f->server);
+        order(f, "a", "evict");
+        run_ms(f, 5000);
+        unassign(f, "a");
+        run_ms(f, 1000);
+        g_autofree char *erased = item_field(f, "a", "state");
+        assert_null(erased);
+        fake_etcd_client_cut(f->client, FAKE_CUT_BOTH);
+        fake_etcd_restore(f->server, backup);
+        fake_etcd_backup_free(backup);
+        others_write(f, 50);
+        order(f, "a", actions[i]);
+        assert_true(fake_etcd_compact(f->server, fake_etcd_revision(f->server)));
+        assert_true(has_search(f, "a"));
+        guint said = f->states->len;
+        run_ms(f, 100);
+        fake_etcd_client_cut(f->client, FAKE_CUT_NONE);
+        fake_etcd_client_reset(f->client);
+        run_ms(f, 10000);
+        assert_true(f->states->len > said);
+        assert_string_equal(g_ptr_array_index(f->states, said), i == 0 ? "a=evicted" : "a=loading");
+        assert_int_equal(has_search(f, "a"), i == 1);
+        teardown(state);
+        setup(state);
+    }
+}
+
 /* An order that could not be answered yet: at its revision there is another one. */
 static void a_revision_says_something_else(void **state)
 {
@@ -161,6 +197,33 @@ static void a_revision_says_something_else(void **state)
     assert_int_equal(order(f, "a", "evict"), first);
     others_write(f, 50);
     fake_etcd_compact(f->server, fake_etcd_revision(f->server));
+    fake_etcd_client_cut(f->client, FAKE_CUT_NONE);
+    fake_etcd_client_reset(f->client);
+    assert_starts_anew(f);
+}
+
+/* The watch lost its place, a list said that there is nothing new, and nothing has come since: an order below
+ * the list's revision is of another history. */
+static void an_order_below_a_list_is_not_missed(void **state)
+{
+    Fixture *f = *state;
+    registered(f);
+    live(f, "a");
+    FakeEtcdBackup *backup = fake_etcd_backup(f->server);
+    fake_etcd_client_cut(f->client, FAKE_CUT_BOTH);
+    others_write(f, 5);
+    assert_true(fake_etcd_compact(f->server, fake_etcd_revision(f->server)));
+    fake_etcd_client_cut(f->client, FAKE_CUT_NONE);
+    fake_etcd_client_reset(f->client);
+    run_ms(f, 20000);
+    assert_false(has_left(f));
+    f->strict = FALSE;
+    gint64 before = fake_etcd_revision(f->server);
+    fake_etcd_client_cut(f->client, FAKE_CUT_BOTH);
+    fake_etcd_restore(f->server, backup);
+    fake_etcd_backup_free(backup);
+    assert_true(order(f, "b", "load") <= before);
+    others_write(f, 50);
     fake_etcd_client_cut(f->client, FAKE_CUT_NONE);
     fake_etcd_client_reset(f->client);
     assert_starts_anew(f);
@@ -235,7 +298,9 @@ int main(void)
         TEST(an_answer_is_lost),
         TEST(a_first_answer_is_lost),
         TEST(an_erased_item_comes_back),
+        TEST(what_comes_back_is_not_left_searchable),
         TEST(a_revision_says_something_else),
+        TEST(an_order_below_a_list_is_not_missed),
         TEST(the_same_etcd_is_no_other),
         TEST(what_was_written_over_is_written_again),
         TEST(the_question_is_asked_until_it_is_answered),

@@ -3,145 +3,8 @@
  * carried out in part and in any order, that a policy is never on two managers and that all ends even.
  */
 #include "controllers/explain.h"
-#include "controllers/seeds.h"
-#include "tests/unit/controllers/pool_world.h"
+#include "tests/unit/controllers/seed_world.h"
 #include "tests/unit/every.h"
-
-#define NAME "seed-allocator"
-
-static void accept_throttle(World *world, const char *name, const char *spec)
-{
-    g_autofree char *key = g_strconcat("decided/accepted/throttles/", name, NULL);
-
-    putf(world, key, "{\"revision\":%" PRId64 ",\"acceptedAt\":1,\"spec\":%s}", world->revision,
-         spec);
-}
-
-/* @throttle NULL: none. */
-static void accept_seed(World *world, const char *name, const char *throttle, const char *state)
-{
-    g_autofree char *key = g_strconcat("decided/accepted/seeds/", name, NULL);
-    g_autofree char *by = throttle == NULL ? g_strdup("")
-                                           : g_strdup_printf(",\"throttle\":\"%s\"", throttle);
-
-    putf(world, key,
-         "{\"revision\":%" PRId64 ",\"acceptedAt\":1,\"spec\":{\"url\":\"http://%s/\",\"state\":"
-         "\"%s\"%s}}",
-         world->revision, name, state, by);
-}
-
-static void settings(World *world, const char *spec)
-{
-    putf(world, "decided/accepted/settings/" NAME,
-         "{\"revision\":%" PRId64 ",\"acceptedAt\":1,\"spec\":%s}", world->revision, spec);
-}
-
-/* "<order>@<revision>" that were answered evicted: that stays so when their node's lease ends. */
-static GHashTable *released;
-
-static char *order_id(const char *name, gint64 rev)
-{
-    return g_strdup_printf("%s@%" PRId64, name, rev);
-}
-
-static void answer_with(World *world, const char *name, const char *state, const char *window)
-{
-    g_autofree char *assignment = g_strconcat("decided/assignments/", name, NULL);
-    g_autofree char *key = g_strconcat("actual/items/", name, NULL);
-
-    putf(world, key, "{\"state\":\"%s\",\"since\":%" PRId64 ",\"assignment\":%" PRId64 "%s}", state,
-         world->now_ms, mod_rev(world, assignment), window);
-    if (released != NULL && strcmp(state, "evicted") == 0)
-        g_hash_table_add(released, order_id(name, mod_rev(world, assignment)));
-}
-
-static gboolean answers(World *world, const LhAssignment *order)
-{
-    const LhItem *item = lookf(world, "actual/items/%s", order->o.name);
-
-    return item != NULL && item->assignment == order->o.mod_rev;
-}
-
-/* Some of the managers, or all (@rand NULL), do what they were told. TRUE: something was said. */
-static gboolean managers_answer(World *world, GRand *rand)
-{
-    g_autoptr(GPtrArray) orders = keys_below(world, "decided/assignments/manager/");
-    g_autoptr(GPtrArray) items = keys_below(world, "actual/items/manager/");
-    gboolean any = FALSE;
-
-    for (guint i = 0; i < items->len; i++) {
-        g_autofree char *key = g_strdup(items->pdata[i]);
-        if (lookf(world, "decided/assignments/%s", key + strlen("actual/items/")) == NULL)
-            del(world, key);
-    }
-    for (guint i = 0; i < orders->len; i++) {
-        const LhAssignment *order = look(world, orders->pdata[i]);
-        g_autofree char *name = g_strdup(order->o.name);
-        g_autofree char *id = lh_name_part(name, 1);
-        if (answers(world, order) || (rand != NULL && g_rand_boolean(rand)) ||
-            lookf(world, "actual/nodes/manager/%s", id) == NULL)
-            continue;
-        answer_with(world, name, order->action == LH_ACTION_LOAD ? "live" : "evicted",
-                    order->action == LH_ACTION_LOAD ? "" : ",\"window\":{\"granted\":[[5,1]]}");
-        any = TRUE;
-    }
-    return any;
-}
-
-static void settle_seeds(World *world)
-{
-    for (int round = 0; round < 300; round++) {
-        guint written = step(world, NAME);
-        if (!managers_answer(world, NULL) && written == 0)
-            return;
-    }
-    fail_msg("it does not settle");
-}
-
-/* g_free; NULL: nowhere. Fails when it is on two. */
-static char *manager_of(const World *world, const char *seed)
-{
-    g_autoptr(GPtrArray) keys = keys_below(world, "decided/assignments/manager/");
-    g_autofree char *tail = g_strconcat("/", seed, NULL);
-    char *found = NULL;
-
-    for (guint i = 0; i < keys->len; i++)
-        if (g_str_has_suffix(keys->pdata[i], tail)) {
-            const char *name = (const char *)keys->pdata[i] + strlen("decided/assignments/");
-            if (found != NULL)
-                fail_msg("%s is on %s and elsewhere", seed, found);
-            found = lh_name_part(name, 1);
-        }
-    return found;
-}
-
-static const LhAssignment *load_of(const World *world, const char *seed)
-{
-    g_autofree char *id = manager_of(world, seed);
-
-    return id == NULL ? NULL : lookf(world, "decided/assignments/manager/%s/%s", id, seed);
-}
-
-static void assert_on(const World *world, const char *seed, const char *id)
-{
-    g_autofree char *found = manager_of(world, seed);
-
-    if (g_strcmp0(found, id) != 0)
-        fail_msg("%s is on %s, not on %s", seed, found == NULL ? "none" : found,
-                 id == NULL ? "none" : id);
-}
-
-static World *fleet_of(guint managers)
-{
-    World *world = world_new();
-
-    for (guint i = 0; i < managers; i++) {
-        g_autofree char *id = g_strdup_printf("m%u-00000001", i);
-        join_pool(world, LH_POOL_MANAGER, id, "");
-    }
-    accept_throttle(world, "slow", "{\"requests\":100,\"period\":\"1m\"}");
-    return world;
-}
 
 /* ---- one after the other ---- */
 
@@ -208,6 +71,49 @@ static void a_move_waits_for_all_and_hands_the_window_on(void **state)
     assert_on(world, "c", "n-00000001");
     assert_null(load_of(world, "b")->window);
     assert_int_equal(condition_of(world, drained, "Drained")->status, LH_CONDITION_TRUE);
+}
+
+/* etcd was restored, and this instance leads since: what came with the backup says nothing of who held the
+ * policies in the history that is lost, until the longest time for which that counts is over. */
+static void etcd_was_restored(World *world)
+{
+    world->regressed = TRUE;
+    world->regressed_rev = world->revision;
+    world->led_ms = world->now_ms;
+}
+
+static void never_held_is_not_known_after_a_restoration(void **state)
+{
+    g_autoptr(World) world = fleet_of(1);
+
+    (void)state;
+    etcd_was_restored(world);
+    accept_seed(world, "a", "slow", "started");
+    settle_seeds(world);
+    assert_null(load_of(world, "a")->window);
+    accept_throttle(world, "other", "{\"requests\":100,\"period\":\"1m\"}");
+    world->now_ms = world->led_ms + 60000;
+    accept_seed(world, "b", "other", "started");
+    settle_seeds(world);
+    assert_string_equal(load_of(world, "b")->window, "{}");
+}
+
+static void what_a_move_of_the_backup_hands_on_is_old(void **state)
+{
+    g_autoptr(World) world = fleet_of(1);
+
+    (void)state;
+    accept_seed(world, "a", "slow", "started");
+    settle_seeds(world);
+    join_pool(world, LH_POOL_MANAGER, "n-00000001", "");
+    put(world, "decided/accepted/nodepolicies/manager/m0",
+        "{\"revision\":1,\"acceptedAt\":1,\"spec\":{\"drain\":true}}");
+    run(world, NAME);
+    answer_with(world, "manager/m0-00000001/a", "evicted", ",\"window\":{\"granted\":[[9,1]]}");
+    etcd_was_restored(world);
+    settle_seeds(world);
+    assert_on(world, "a", "n-00000001");
+    assert_null(load_of(world, "a")->window);
 }
 
 /* One joins the policy in place in the very plan in which its manager is first seen drained. */
@@ -374,15 +280,61 @@ static void a_changed_throttle(void **state)
     settle_seeds(world);
     assert_on(world, "a", at);
     accept_throttle(world, "third", "{\"requests\":5,\"period\":\"1s\"}");
-    accept_seed(world, "a", "third", "started"); /* held by nobody: in place */
+    accept_seed(world, "a", "third", "started"); /* held by nobody */
     run(world, NAME);
     assert_on(world, "a", at);
-    assert_int_equal(load_of(world, "a")->action, LH_ACTION_LOAD);
-    assert_non_null(strstr(load_of(world, "a")->seed, "third"));
+    assert_int_equal(load_of(world, "a")->action, LH_ACTION_EVICT);
+    assert_non_null(strstr(load_of(world, "a")->seed, "other"));
     settle_seeds(world);
+    assert_non_null(strstr(load_of(world, "a")->seed, "third"));
     accept_throttle(world, "third", "{\"requests\":6,\"period\":\"1s\"}");
     settle_seeds(world);
     assert_non_null(strstr(load_of(world, "a")->seed, "\"requests\":6"));
+}
+
+/* To another policy on the only manager there is: what ended there under the old one is taken first. */
+static void a_changed_throttle_on_the_same_manager(void **state)
+{
+    g_autoptr(World) world = fleet_of(1);
+
+    (void)state;
+    accept_throttle(world, "other", "{\"requests\":5,\"period\":\"1s\"}");
+    accept_seed(world, "a", "slow", "started");
+    accept_seed(world, "b", "slow", "started");
+    settle_seeds(world);
+    accept_seed(world, "a", "other", "started");
+    settle_seeds(world);
+    assert_on(world, "a", "m0-00000001");
+    assert_non_null(strstr(load_of(world, "a")->seed, "other"));
+    assert_int_equal(load_of(world, "a")->action, LH_ACTION_LOAD);
+}
+
+/* The last seed of a policy leaves it: nobody else gets that policy while the node may still crawl under it. */
+static void a_policy_that_is_left_is_held_until_that_is_acknowledged(void **state)
+{
+    static const char *const next[] = {"other", NULL};
+
+    (void)state;
+    for (guint i = 0; i < G_N_ELEMENTS(next); i++) {
+        g_autoptr(World) world = fleet_of(2);
+        g_autofree char *at = NULL;
+        accept_throttle(world, "other", "{\"requests\":5,\"period\":\"1s\"}");
+        accept_seed(world, "a", "slow", "started");
+        settle_seeds(world);
+        at = manager_of(world, "a");
+        accept_seed(world, "a", next[i], "started");
+        run(world, NAME);
+        run(world, NAME);
+        accept_seed(world, "b", "slow", "started");
+        run(world, NAME);
+        g_autofree char *b = manager_of(world, "b");
+        assert_true(b == NULL || strcmp(b, at) == 0);
+        settle_seeds(world);
+        assert_non_null(load_of(world, "a"));
+        assert_non_null(load_of(world, "b"));
+        if (next[i] == NULL)
+            assert_null(strstr(load_of(world, "a")->seed, "throttle"));
+    }
 }
 
 static void a_manual_rebalance_is_carried_out_once(void **state)
@@ -429,6 +381,37 @@ static void a_group_that_fits_nowhere_waits(void **state)
                      LH_CONDITION_FALSE);
 }
 
+static void assert_missing(World *world, const char *message)
+{
+    const LhCondition *condition;
+
+    settle_seeds(world);
+    condition = condition_of(world, "settings/" NAME "/" NAME, "Capacity");
+    assert_int_equal(condition->status, LH_CONDITION_FALSE);
+    assert_string_equal(condition->message, message);
+}
+
+static void why_nothing_takes_it_is_said(void **state)
+{
+    g_autoptr(World) world = world_new();
+
+    (void)state;
+    accept_seed(world, "a", NULL, "started");
+    assert_missing(world, "1 seed has no manager: no manager is there");
+    join_pool(world, LH_POOL_MANAGER, "m-00000001", ",\"capacityItems\":1");
+    put(world, "decided/accepted/nodepolicies/manager/m",
+        "{\"revision\":1,\"acceptedAt\":1,\"spec\":{\"cordon\":true}}");
+    assert_missing(world, "1 seed has no manager: no manager takes new seeds");
+    put(world, "decided/accepted/nodepolicies/manager/m",
+        "{\"revision\":1,\"acceptedAt\":1,\"spec\":{}}");
+    accept_seed(world, "b", NULL, "started");
+    accept_seed(world, "c", NULL, "started");
+    assert_missing(world, "2 seeds have no manager: none has room");
+    leave_pool(world, LH_POOL_MANAGER, "m-00000001");
+    say_health(world, LH_POOL_MANAGER, "m-00000001", "failed");
+    assert_missing(world, "3 seeds have no manager: no manager is there");
+}
+
 static void a_failed_load_waits_and_is_parked(void **state)
 {
     g_autoptr(World) world = fleet_of(1);
@@ -463,40 +446,13 @@ static void it_is_explained(void **state)
     assert_string_equal(is, "Waiting");
     g_ptr_array_set_free_func(lines, g_free);
     for (guint i = 0; i < lines->len; i++) {
-        why = why || strstr(lines->pdata[i], "rule wait-capacity: no manager has room") != NULL;
+        why = why || strstr(lines->pdata[i], "rule wait-capacity: no manager is there") != NULL;
         holder = holder || strstr(lines->pdata[i], "policy slow is held by nobody") != NULL;
     }
     assert_true(why && holder);
 }
 
 /* ---- random fleets ---- */
-
-/* What a policy's orders and the nodes' last words hold, on one node only. */
-static void assert_not_split(const World *world)
-{
-    g_autoptr(GPtrArray) orders = keys_below(world, "decided/assignments/manager/");
-    g_autoptr(GHashTable) holders = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
-
-    for (guint i = 0; i < orders->len; i++) {
-        const LhAssignment *order = look(world, orders->pdata[i]);
-        g_autofree char *as = order_id(order->o.name, order->o.mod_rev);
-        const char *throttle = strstr(order->seed, "\"throttle\":{\"name\":\"");
-        g_autofree char *id = lh_name_part(order->o.name, 1);
-        g_autofree char *node = g_strconcat("manager/", id, NULL);
-        const LhHealth *health = lookf(world, "decided/health/%s", node);
-        char *policy;
-        if (throttle == NULL || (health != NULL && health->state == LH_HEALTH_FAILED) ||
-            (released != NULL && g_hash_table_contains(released, as)))
-            continue;
-        throttle += strlen("\"throttle\":{\"name\":\"");
-        policy = g_strndup(throttle, strcspn(throttle, "\""));
-        if (g_hash_table_contains(holders, policy) &&
-            strcmp(g_hash_table_lookup(holders, policy), id) != 0)
-            fail_msg("policy %s is on %s and %s", policy,
-                     (char *)g_hash_table_lookup(holders, policy), id);
-        g_hash_table_replace(holders, policy, g_strdup(id));
-    }
-}
 
 /* Some of its groups, in any order. */
 static void carry_out(World *world, const LhPlan *plan, GRand *rand)
@@ -668,6 +624,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(seeds_of_a_policy_are_together),
         cmocka_unit_test(a_move_waits_for_all_and_hands_the_window_on),
+        cmocka_unit_test(never_held_is_not_known_after_a_restoration),
+        cmocka_unit_test(what_a_move_of_the_backup_hands_on_is_old),
         cmocka_unit_test(nobody_joins_a_policy_that_begins_to_move),
         cmocka_unit_test(who_leaves_a_moving_policy_waits_for_the_move),
         cmocka_unit_test(the_last_window_is_kept_until_it_is_handed_on),
@@ -675,8 +633,11 @@ int main(void)
         cmocka_unit_test(what_does_not_parse_is_left),
         cmocka_unit_test(a_lost_manager_is_left_when_it_has_failed),
         cmocka_unit_test(a_changed_throttle),
+        cmocka_unit_test(a_changed_throttle_on_the_same_manager),
+        cmocka_unit_test(a_policy_that_is_left_is_held_until_that_is_acknowledged),
         cmocka_unit_test(a_manual_rebalance_is_carried_out_once),
         cmocka_unit_test(a_group_that_fits_nowhere_waits),
+        cmocka_unit_test(why_nothing_takes_it_is_said),
         cmocka_unit_test(a_failed_load_waits_and_is_parked),
         cmocka_unit_test(it_is_explained),
         cmocka_unit_test(random_fleets),
