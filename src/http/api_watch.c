@@ -6,6 +6,7 @@
  * An object is shown with what controllers say of it, so a change of that is a change of the object too.
  */
 #include "base/json.h"
+#include "controllers/fleet.h"
 #include "controllers/pool.h"
 #include "http/api_internal.h"
 
@@ -63,7 +64,30 @@ static const Shown shown[] = {
     {LH_KIND_ASSIGNMENT, LH_POOL_MANAGER, 2, LH_KIND_SEED},
     {LH_KIND_ITEM, LH_POOL_MANAGER, 2, LH_KIND_SEED},
     {LH_KIND_RETRY, LH_POOL_MANAGER, 1, LH_KIND_SEED},
+    {LH_KIND_ITEM, LH_POOL_CACHE, 2, LH_KIND_SNAPSHOT},
+    {LH_KIND_REPLICA, NULL, 0, LH_KIND_SNAPSHOT},
 };
+
+/* "<snapshot>.<set>.<ordinal>", to the snapshot's. */
+static char *without_place(char *replica)
+{
+    for (guint i = 0; i < 2; i++) {
+        char *dot = replica == NULL ? NULL : strrchr(replica, '.');
+        if (dot != NULL)
+            *dot = '\0';
+    }
+    return replica;
+}
+
+/* A snapshot is shown with what is live of it: what has been copied so far is nothing to it. */
+static gboolean only_goes_on(const Watch *watch, const Change *change)
+{
+    const LhItem *before = (const LhItem *)change->before, *after = (const LhItem *)change->after;
+
+    return watch->kind == LH_KIND_SNAPSHOT && before != NULL && after != NULL &&
+           before->o.kind == LH_KIND_ITEM && lh_object_known(&before->o) &&
+           lh_object_known(&after->o) && before->state == after->state;
+}
 
 static const LhObject *shown_with(const Watch *watch, const LhObject *object)
 {
@@ -72,11 +96,12 @@ static const LhObject *shown_with(const Watch *watch, const LhObject *object)
     for (gsize i = 0; i < G_N_ELEMENTS(shown); i++) {
         if (shown[i].kind != (LhKind)object->kind || shown[i].shown != watch->kind)
             continue;
-        if (shown[i].pool == NULL)
-            return lh_mirror_get(mirror, watch->kind, object->name);
         g_autofree char *pool = lh_name_part(object->name, 0);
-        g_autofree char *name = lh_name_part(object->name, shown[i].part);
-        if (g_strcmp0(pool, shown[i].pool) == 0 && name != NULL)
+        g_autofree char *name = shown[i].pool == NULL ? g_strdup(object->name)
+                                                      : lh_name_part(object->name, shown[i].part);
+        if (watch->kind == LH_KIND_SNAPSHOT)
+            without_place(name);
+        if (name != NULL && (shown[i].pool == NULL || g_strcmp0(pool, shown[i].pool) == 0))
             return lh_mirror_get(mirror, watch->kind, name);
     }
     return NULL;
@@ -105,7 +130,9 @@ static const LhObject *as_put(const Watch *watch, const Change *change)
     const LhObject *object = change->after;
 
     if (object == NULL || (LhKind)object->kind != watch->kind)
-        object = subject_of(watch, object != NULL ? object : change->before);
+        object = only_goes_on(watch, change)
+                     ? NULL
+                     : subject_of(watch, object != NULL ? object : change->before);
     return object != NULL && lh_selector_match(watch->selector, object) ? object : NULL;
 }
 

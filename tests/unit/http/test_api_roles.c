@@ -473,6 +473,44 @@ static void test_watch_of_what_follows(void **state)
         client_drop(m, clients[i]);
 }
 
+/* How many replicas of it are live is shown, and whoever watches it sees it change: once for each. */
+static void test_watch_of_replicas(void **state)
+{
+    static const char item[] = "actual/items/cache/n-00000001/a.b.default.0";
+    Manager *m = *state;
+    store(m, "desired/settings/all", "{\"spec\":{\"paused\":true}}");
+    expect(m, "GET", "/v1/settings/all", NULL, 200, "\"Valid\"");
+    store(m, "published/snapshots/a.b",
+          "{\"service\":\"x\",\"partition\":\"p\",\"startTime\":1000,\"endTime\":2000,"
+          "\"sizeBytes\":1,\"uri\":\"s3://b/a/\"}");
+    Client *client = client_new(m->f);
+    client_ask(m->f, client, "GET /v1/snapshots?watch=true HTTP/1.1\nAuthorization: Bearer viewer",
+               NULL);
+    wait_for(reply_body(client) != NULL);
+    store(m, "decided/replicas/a.b.default.0",
+          "{\"snapshot\":\"a.b\",\"service\":\"x\",\"set\":\"default\",\"ordinal\":0,"
+          "\"createdAt\":1000,\"expiresAt\":32500000000000}");
+    wait_for(strstr(client->in->str, "\"replicas\":1,\"replicasLive\":0") != NULL);
+    store(m, "decided/assignments/cache/n-00000001/a.b.default.0",
+          "{\"action\":\"load\",\"since\":1000,\"controller\":\"cache-assigner\",\"epoch\":1,"
+          "\"rule\":\"r\",\"reason\":\"because\",\"snapshot\":\"a.b\",\"uri\":\"s3://b/a/\","
+          "\"sizeBytes\":1,\"set\":\"default\"}");
+    const LhObject *order = NULL;
+    wait_for((order = lh_mirror_get(m->mirror, LH_KIND_ASSIGNMENT,
+                                    "cache/n-00000001/a.b.default.0")) != NULL);
+    for (guint i = 0; i < 3; i++) {
+        g_autofree char *value = g_strdup_printf(
+            "{\"state\":\"%s\",\"since\":%u,\"assignment\":%" G_GINT64_FORMAT
+            ",\"bytesDone\":%u,\"bytesTotal\":3}",
+            i == 2 ? "live" : "loading", i == 2 ? 2000 : 1000, order->mod_rev, i);
+        store(m, item, value);
+    }
+    wait_for(strstr(client->in->str, "\"replicas\":1,\"replicasLive\":1") != NULL);
+    assert_int_equal(count_of(client->in->str, "event: PUT"), 3); /* bytes that come are no event */
+    expect(m, "GET", "/v1/snapshots/a.b", NULL, 200, "\"replicasLive\":1");
+    client_drop(m, client);
+}
+
 /* ---- docs ---- */
 
 static Client *ask_docs(Manager *m, const char *method, const char *path, const char *tag)
@@ -553,6 +591,7 @@ int main(void)
         manager_case(test_crawl_status),
         manager_case(test_watch_of_status),
         manager_case(test_watch_of_what_follows),
+        manager_case(test_watch_of_replicas),
         manager_case(test_docs),
         cmocka_unit_test(test_page),
     };
