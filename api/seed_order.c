@@ -3,22 +3,13 @@
  */
 #include "api/seed_order.h"
 
-#include "base/errors.h"
+#include "api/nested.h"
 #include "base/json.h"
 #include "base/units.h"
 
 #include <string.h>
 
-G_GNUC_PRINTF(2, 3)
-static gboolean refuse(GError **error, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    g_autofree char *why = g_strdup_vprintf(format, args);
-    va_end(args);
-    g_set_error(error, LH_ERROR, LH_ERR_INVALID, "seed%s", why);
-    return FALSE;
-}
+#define refuse(error, ...) lh_nested_refuse(error, "seed", __VA_ARGS__)
 
 static const cJSON *member(const cJSON *object, const char *name)
 {
@@ -67,14 +58,9 @@ static gboolean parse_throttle(const cJSON *throttle, LhSeedOrder *order, GError
 
 gboolean lh_seed_order_parse(const char *json, LhSeedOrder *out, GError **error)
 {
-    GError *why = NULL;
-    g_autoptr(cJSON) object = lh_json_parse(json, strlen(json), LH_JSON_MAX_BYTES, &why);
-    if (object == NULL) {
-        g_propagate_prefixed_error(error, why, "seed: ");
+    g_autoptr(cJSON) object = lh_nested_parse(json, LH_JSON_MAX_BYTES, "seed", error);
+    if (object == NULL)
         return FALSE;
-    }
-    if (!cJSON_IsObject(object))
-        return refuse(error, ": must be an object");
     LhSeedOrder order = {.paused = strcmp(lh_json_get_string(object, "state", ""), "paused") == 0};
     const cJSON *throttle = member(object, "throttle");
     if (throttle != NULL && !cJSON_IsNull(throttle) && !parse_throttle(throttle, &order, error))

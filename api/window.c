@@ -4,21 +4,12 @@
  */
 #include "api/window.h"
 
-#include "base/errors.h"
+#include "api/nested.h"
 #include "base/json.h"
 
 #include <string.h>
 
-G_GNUC_PRINTF(2, 3)
-static gboolean refuse(GError **error, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    g_autofree char *why = g_strdup_vprintf(format, args);
-    va_end(args);
-    g_set_error(error, LH_ERROR, LH_ERR_INVALID, "window%s", why);
-    return FALSE;
-}
+#define refuse(error, ...) lh_nested_refuse(error, "window", __VA_ARGS__)
 
 static gboolean parse_pair(const cJSON *item, const char *list, guint at, LhWindowPair *out,
                            GError **error)
@@ -74,14 +65,9 @@ static gboolean parse_member(const cJSON *member, LhWindow *w, GError **error)
 
 gboolean lh_window_parse(const char *json, LhWindow *out, GError **error)
 {
-    GError *why = NULL;
-    g_autoptr(cJSON) object = lh_json_parse(json, strlen(json), LH_WINDOW_MAX_BYTES, &why);
-    if (object == NULL) {
-        g_propagate_prefixed_error(error, why, "window: ");
+    g_autoptr(cJSON) object = lh_nested_parse(json, LH_WINDOW_MAX_BYTES, "window", error);
+    if (object == NULL)
         return FALSE;
-    }
-    if (!cJSON_IsObject(object))
-        return refuse(error, ": must be an object");
     LhWindow window = {0};
     const cJSON *member;
     cJSON_ArrayForEach(member, object) {

@@ -34,13 +34,6 @@ static gboolean is_leaving(const LhFleetAssignment *assignment)
     return lh_fleet_leaving(assignment->node);
 }
 
-static gboolean is_over(const LhFleetAssignment *assignment)
-{
-    int answer = lh_fleet_answer(assignment);
-
-    return answer == LH_ITEM_FAILED || answer == LH_ITEM_EVICTED || answer == LH_ITEM_DONE;
-}
-
 /* Of two loads the one that is kept, as far as that depends on no answer. */
 static gboolean stays_rather(const LhFleetAssignment *one, const LhFleetAssignment *other)
 {
@@ -61,6 +54,17 @@ static const char *in_the_way(const LhFleet *fleet, const LhFleetReplica *replic
                                                       : "its snapshot may not be cached any more";
 }
 
+/* It ends in this plan, or will: that may say that the next attempt waits. */
+static gboolean is_ending(const LhFleetAssignment *assignment)
+{
+    int answer = lh_fleet_answer(assignment);
+
+    if (answer == LH_ITEM_FAILED || answer == LH_ITEM_EVICTED || answer == LH_ITEM_DONE)
+        return TRUE;
+    return !assignment->node->failing &&
+           g_strcmp0(((const LhAssignment *)assignment->object)->rule, LH_RULE_STUCK_LOADING) == 0;
+}
+
 const LhFleetAssignment *lh_drain_source(const LhFleet *fleet, const LhFleetReplica *replica,
                                          gint64 now_ms, const char **why)
 {
@@ -75,13 +79,15 @@ const LhFleetAssignment *lh_drain_source(const LhFleet *fleet, const LhFleetRepl
             *why = "an assignment of it does not parse";
             return NULL;
         }
-        if (is_over(assignment))
-            return NULL; /* it ends in this plan, which may say that the next attempt waits */
-        if (lh_fleet_load(assignment) == NULL)
+        if (is_ending(assignment))
+            return NULL;
+        if (lh_fleet_load(assignment) == NULL && !assignment->node->failing)
             continue;
         if (!is_leaving(assignment))
             return NULL; /* even of a lost node, which may be back in time */
-        if (is_held(assignment) && (source == NULL || stays_rather(assignment, source)))
+        /* A node in failure may never answer that it has evicted it. */
+        if ((is_held(assignment) || assignment->node->failing) &&
+            (source == NULL || stays_rather(assignment, source)))
             source = assignment;
     }
     if (source == NULL || replica->fate.type == LH_FATE_GO || replica->fate.due_ms <= now_ms)
@@ -138,6 +144,15 @@ static gboolean may_stay(const LhFleetAssignment *assignment)
                               health->state != LH_HEALTH_FAILED);
 }
 
+/* One of its copies is on a node in failure. */
+static gboolean on_failing(const LhFleetReplica *replica)
+{
+    for (guint i = 0; i < replica->assignments->len; i++)
+        if (((LhFleetAssignment *)g_ptr_array_index(replica->assignments, i))->node->failing)
+            return TRUE;
+    return FALSE;
+}
+
 const LhFleetAssignment *lh_drain_stayer(const LhFleetReplica *replica)
 {
     const LhFleetAssignment *best = NULL;
@@ -145,7 +160,7 @@ const LhFleetAssignment *lh_drain_stayer(const LhFleetReplica *replica)
     for (guint i = 0; i < replica->assignments->len; i++) {
         const LhFleetAssignment *assignment = g_ptr_array_index(replica->assignments, i);
         if (LH_BUG(FAILED_EVICTED_FIRST) && is_held(assignment) && assignment->item != NULL &&
-            !assignment->node->failing)
+            !is_leaving(assignment) && on_failing(replica))
             return assignment;
         if (may_stay(assignment) && (best == NULL || stays_rather(assignment, best)))
             best = assignment;

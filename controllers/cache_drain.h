@@ -23,7 +23,7 @@ gboolean lh_drain_is_move(const LhAssignment *order);
 const char *lh_drain_rule(const LhFleetNode *node);
 const char *lh_drain_words(const LhFleetNode *node);
 
-/* The load on a node that is left that is to be done elsewhere now. NULL: there is none; *why (static or of the
+/* The load on a node that is left, or any order on one in failure, that is to be done elsewhere now. NULL: there is none; *why (static or of the
  * index) says what is in the way, NULL: it is on its way, or goes anyway. */
 const LhFleetAssignment *lh_drain_source(const LhFleet *fleet, const LhFleetReplica *replica,
                                          gint64 now_ms, const char **why);

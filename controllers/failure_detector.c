@@ -22,6 +22,9 @@
 /* Health goes this long after its subject (ARCHITECTURE.md, Housekeeping). */
 #define KEEP_FAILED_MS (24 * 3600 * 1000)
 
+/* What is seen within it is one plan: of a large fleet a new leader hears node by node. */
+#define QUIET_MS 50
+
 /* Marks by probes count together for so long. */
 #define MARKS_MS        (15 * 1000)
 #define SMALL_POOL      4
@@ -35,6 +38,8 @@ typedef struct {
     const LhSettings *settings;
     LhPlan *plan;
     GHashTable *braked; /* set of pools in which nobody is condemned by probes now */
+    GHashTable *
+        doubts; /* set of pools in which that is decided when others have missed as often, or not */
 } Round;
 
 static void say(const LhFleetPresence *presence, const LhHealth *health, const char *rule,
@@ -273,6 +278,11 @@ static void plan_registered(const Round *round, const LhFleetPresence *presence)
                      "so many are not condemned by probes at once");
         return;
     }
+    if (next == LH_HEALTH_FAILURE && by_probe && g_hash_table_contains(round->doubts, pool)) {
+        lh_plan_note(round->plan, LH_KIND_HEALTH, presence->key, "wait-others",
+                     "others miss their probes too: first it is seen how often");
+        return;
+    }
     due = MAX(health->since, round->context->led_ms) + round->settings->probation_ms;
     if (next == LH_HEALTH_HEALTHY && round->context->now_ms < due) {
         lh_plan_wake(round->plan, due);
@@ -286,6 +296,7 @@ static void plan_registered(const Round *round, const LhFleetPresence *presence)
 
 typedef struct {
     gint64 marks, due, nodes;
+    gint64 doubtful; /* miss their probes, not yet often enough */
 } Marks;
 
 static gboolean would_condemn(const Round *round, const LhFleetPresence *presence,
@@ -296,6 +307,15 @@ static gboolean would_condemn(const Round *round, const LhFleetPresence *presenc
 
     return by_probe && health->state != LH_HEALTH_FAILURE &&
            table[health->state][sign] == LH_HEALTH_FAILURE;
+}
+
+static gboolean is_doubtful(const Round *round, const LhFleetPresence *presence,
+                            const LhHealth *health)
+{
+    gboolean by_probe;
+
+    return health->state == LH_HEALTH_HEALTHY &&
+           sign_of(presence, round->settings, &by_probe) == DOUBTFUL;
 }
 
 static Marks *marks_of(GHashTable *pools, const LhFleetPresence *presence)
@@ -353,6 +373,8 @@ static void count_marks(const Round *round, GHashTable *pools, GPtrArray *names)
         } else if (until > round->context->now_ms) {
             marks_of(pools, presence)->marks++;
             lh_plan_wake(round->plan, until);
+        } else if (health != NULL && is_doubtful(round, presence, health)) {
+            marks_of(pools, presence)->doubtful++;
         }
     }
     if (names->len == 0)
@@ -364,10 +386,30 @@ static void count_marks(const Round *round, GHashTable *pools, GPtrArray *names)
 }
 
 /* Not lh_brake_exceeds(): a fleet of five is lost with five of them, and one alone may always be hung. */
-static gboolean is_a_fleet(const Round *round, const Marks *marks)
+static gboolean is_a_fleet(const Round *round, const Marks *marks, gint64 n)
 {
-    return !LH_BUG(PROBES_UNBRAKED) && marks->due > 0 && marks->nodes >= SMALL_POOL &&
-           marks->marks > 1 && marks->marks * 100 > round->settings->brake_percent * marks->nodes;
+    return !LH_BUG(PROBES_UNBRAKED) && marks->due > 0 && marks->nodes >= SMALL_POOL && n > 1 &&
+           n * 100 > round->settings->brake_percent * marks->nodes;
+}
+
+/* A brake is let go when each node has been probed once more since the last change of what it holds: who is
+ * probed last would be condemned alone, for what all missed together. */
+static gboolean lets_go(Round *round, const LhBrake *brake, const GPtrArray *names,
+                        GHashTable *pools)
+{
+    gint64 due = brake->since + round->settings->probe_period_ms +
+                 2 * round->settings->probe_timeout_ms;
+    GHashTableIter iter;
+    gpointer pool, marks;
+
+    if (names->len == 0 || round->context->now_ms >= due || brake->since > round->context->now_ms)
+        return TRUE; /* since a time yet to come: another clock's */
+    g_hash_table_iter_init(&iter, pools);
+    while (g_hash_table_iter_next(&iter, &pool, &marks))
+        if (((const Marks *)marks)->due > 0 && ((const Marks *)marks)->nodes >= SMALL_POOL)
+            g_hash_table_add(round->doubts, g_strdup(pool));
+    lh_plan_wake(round->plan, due);
+    return FALSE;
 }
 
 static void plan_brake(Round *round)
@@ -391,14 +433,17 @@ static void plan_brake(Round *round)
     g_hash_table_iter_init(&iter, pools);
     while (g_hash_table_iter_next(&iter, &pool, &value)) {
         const Marks *marks = value;
-        if (!is_a_fleet(round, marks))
+        /* Who is cut off hears of the first that it misses often enough a moment before it hears of the others. */
+        if (is_a_fleet(round, marks, marks->marks + marks->doubtful))
+            g_hash_table_add(round->doubts, g_strdup(pool));
+        if (!is_a_fleet(round, marks, marks->marks))
             continue;
         g_hash_table_add(round->braked, g_strdup(pool));
         made.eligible += marks->marks;
         made.of += marks->nodes;
     }
     if (g_hash_table_size(round->braked) == 0) {
-        if (braking.present == NULL)
+        if (braking.present == NULL || !lets_go(round, braking.present, names, pools))
             return;
         lh_plan_begin(round->plan);
         lh_brake_remove(&braking, "released", "few enough miss their probes again");
@@ -408,9 +453,10 @@ static void plan_brake(Round *round)
     hash = lh_brake_hash((const char *const *)names->pdata, names->len);
     if (braking.present != NULL && g_strcmp0(braking.present->plan_hash, hash) == 0 &&
         !lh_brake_came_back(&braking)) {
-        if (lh_brake_stands(&braking, LH_BRAKE_MUCH, 0))
+        if (lh_brake_stands(&braking, LH_BRAKE_MUCH, 0)) {
             g_hash_table_remove_all(round->braked);
-        else if (lh_brake_is_confirmed(&braking))
+            g_hash_table_remove_all(round->doubts);
+        } else if (lh_brake_is_confirmed(&braking))
             lh_brake_confirm(&braking);
         return;
     }
@@ -468,6 +514,7 @@ static void failure_detector_plan(gconstpointer index, const LhPlanContext *cont
         .settings = lh_fleet_settings(index, LH_DETECTOR),
         .plan = plan,
         .braked = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL),
+        .doubts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL),
     };
 
     plan_brake(&round);
@@ -481,6 +528,7 @@ static void failure_detector_plan(gconstpointer index, const LhPlanContext *cont
         plan_one(&round, lh_tree_record(node));
     }
     g_hash_table_unref(round.braked);
+    g_hash_table_unref(round.doubts);
 }
 
 /* ---- errands ---- */
@@ -615,6 +663,7 @@ const LhController lh_failure_detector = {
     .kinds = LH_KIND_BIT(LH_KIND_NODE) | LH_KIND_BIT(LH_KIND_HEALTH) |
              LH_KIND_BIT(LH_KIND_ASSIGNMENT) | LH_KIND_BIT(LH_KIND_OBSERVATION) |
              LH_KIND_BIT(LH_KIND_BRAKE) | LH_KIND_BIT(LH_KIND_ACCEPTED),
+    .quiet_ms = QUIET_MS,
     .plan = failure_detector_plan,
     .errands = failure_detector_errands,
     .errands_digest = failure_detector_errands_digest,

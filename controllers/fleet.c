@@ -236,31 +236,74 @@ static void hold_in_table(GHashTable *table, const char *key, const LhObject *af
         g_hash_table_replace(table, g_strdup(key), lh_object_ref(after));
 }
 
-static void fold_throttle(LhFleet *fleet)
-{
-    GHashTableIter iter;
-    gpointer record;
+/* ---- what a seed asks for ---- */
 
-    g_hash_table_iter_init(&iter, fleet->subjects);
-    while (g_hash_table_iter_next(&iter, NULL, &record))
-        if (((LhFleetSubject *)record)->kind == LH_KIND_SEED)
-            lh_fleet_touch_subject(fleet, record);
+/* The ThrottlePolicy that must be in force, or NULL. */
+static const char *throttle_of(const LhFleetSubject *subject)
+{
+    return subject->kind == LH_KIND_SEED && subject->desired != NULL &&
+                   lh_object_known(subject->desired)
+               ? ((const LhSeed *)subject->desired)->throttle
+               : NULL;
+}
+
+static void forget_asker(LhFleet *fleet, LhFleetSubject *subject)
+{
+    const char *throttle = throttle_of(subject);
+    GHashTable *set = throttle == NULL ? NULL : g_hash_table_lookup(fleet->askers, throttle);
+
+    if (set != NULL && g_hash_table_remove(set, subject) && g_hash_table_size(set) == 0)
+        g_hash_table_remove(fleet->askers, throttle);
+}
+
+static void note_asker(LhFleet *fleet, LhFleetSubject *subject)
+{
+    const char *throttle = throttle_of(subject);
+    GHashTable *set = throttle == NULL ? NULL : g_hash_table_lookup(fleet->askers, throttle);
+
+    if (throttle == NULL)
+        return;
+    if (set == NULL) {
+        set = g_hash_table_new(NULL, NULL);
+        g_hash_table_insert(fleet->askers, g_strdup(throttle), set);
+    }
+    g_hash_table_add(set, subject);
+}
+
+/* It came into force, or is in force no more: for those that ask for it, and nobody else. */
+static void touch_askers(LhFleet *fleet, const char *throttle)
+{
+    GHashTable *set = g_hash_table_lookup(fleet->askers, throttle);
+    GHashTableIter iter;
+    gpointer subject;
+
+    if (set == NULL)
+        return;
+    g_hash_table_iter_init(&iter, set);
+    while (g_hash_table_iter_next(&iter, &subject, NULL))
+        lh_fleet_touch_subject(fleet, subject);
 }
 
 static void fold_subject(LhFleet *fleet, LhKind kind, const char *key, const LhObject *desired,
                          const LhObject *accepted, gboolean is_accepted)
 {
     LhFleetSubject *subject = lh_fleet_subject(fleet, kind, key);
+    gboolean was_in_force = subject->accepted != NULL;
 
-    if (is_accepted)
+    if (is_accepted) {
         lh_fleet_hold(&subject->accepted, accepted);
-    else
+    } else {
+        forget_asker(fleet, subject);
         lh_fleet_hold(&subject->desired, desired);
+        note_asker(fleet, subject);
+    }
     lh_fleet_touch_subject(fleet, subject);
     lh_fleet_drop_subject(fleet, subject);
-    if (is_accepted && kind == LH_KIND_THROTTLE)
-        fold_throttle(fleet);
+    if (is_accepted && kind == LH_KIND_THROTTLE && was_in_force != (accepted != NULL))
+        touch_askers(fleet, strchr(key, '/') + 1);
 }
+
+/* ---- what people want ---- */
 
 static void fold_service(LhFleet *fleet, const char *name, const LhObject *object,
                          gboolean is_accepted)
@@ -733,6 +776,8 @@ static gpointer fleet_new(void)
                                             (GDestroyNotify)lh_object_unref);
     fleet->warm = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
                                         (GDestroyNotify)g_ptr_array_unref);
+    fleet->askers = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
+                                          (GDestroyNotify)g_hash_table_unref);
     fleet->held = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     fleet->described = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     lh_name_set_init(&fleet->snapshots, offsetof(LhFleetSnapshot, name));
@@ -810,6 +855,7 @@ static void fleet_free(gpointer index)
     lh_fleet_uris_clear(fleet);
     g_hash_table_unref(fleet->settings);
     g_hash_table_unref(fleet->held);
+    g_hash_table_unref(fleet->askers);
     g_hash_table_unref(fleet->confirmations);
     g_hash_table_unref(fleet->brakes);
     g_hash_table_unref(fleet->statuses);

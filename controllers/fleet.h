@@ -185,15 +185,16 @@ struct LhFleetSubject {
 };
 
 typedef struct {
-    GHashTable *services;      /* name -> LhFleetService */
-    LhNameSet snapshots;       /* LhFleetSnapshot */
-    GHashTable *replicas;      /* name -> LhFleetReplica */
-    GHashTable *assignments;   /* "<node>/<item>" -> LhFleetAssignment */
-    GHashTable *nodes;         /* id -> LhFleetNode */
-    GHashTable *hosts;         /* node name -> LhFleetHost */
-    GHashTable *subjects;      /* "<plural>/<name>" -> LhFleetSubject */
-    GHashTable *settings;      /* controller -> Accepted (reference) */
-    GHashTable *held;          /* controller -> LhSettings, paused: its Accepted does not parse */
+    GHashTable *services;    /* name -> LhFleetService */
+    LhNameSet snapshots;     /* LhFleetSnapshot */
+    GHashTable *replicas;    /* name -> LhFleetReplica */
+    GHashTable *assignments; /* "<node>/<item>" -> LhFleetAssignment */
+    GHashTable *nodes;       /* id -> LhFleetNode */
+    GHashTable *hosts;       /* node name -> LhFleetHost */
+    GHashTable *subjects;    /* "<plural>/<name>" -> LhFleetSubject */
+    GHashTable *askers;      /* ThrottlePolicy -> set of LhFleetSubject: known seeds that name it */
+    GHashTable *settings;    /* controller -> Accepted (reference) */
+    GHashTable *held;        /* controller -> LhSettings, paused: its Accepted does not parse */
     GHashTable *confirmations; /* controller -> Accepted (reference) */
     GHashTable *brakes;        /* controller -> Brake (reference) */
     GHashTable *statuses;      /* name -> Status (reference) */
@@ -231,7 +232,8 @@ typedef struct {
     GTree *due_free;     /* LhFleetReplica by due time: unassigned, its object goes then */
     GTree *todo;         /* LhFleetReplica by name: answers, lost nodes, retries to look at */
     GTree *moving;       /* LhFleetReplica, freshest first: a load of it is on a node that it shall
-                          * leave, or it has several; those on lost nodes do not count */
+                          * leave, or any order on one that is failing, or it has several loads; those
+                          * on lost nodes do not count */
     GTree *drains;       /* LhFleetHost by name: drained, or its Status says so */
     GTree *failures;     /* LhFleetNode by id: failing, or its Status says so */
     GTree *admit_todo;   /* LhFleetSubject by key */

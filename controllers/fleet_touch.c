@@ -251,13 +251,16 @@ static gboolean has_load(const LhFleetReplica *replica)
     return FALSE;
 }
 
-/* A load that should not be where it is, or of which there should be one less. */
+/* A load that should not be where it is, or of which there should be one less; or an order that a node in failure
+ * may never answer. */
 static gboolean is_moving(const LhFleetReplica *replica)
 {
     guint loads = 0;
 
     for (guint i = 0; replica->assignments != NULL && i < replica->assignments->len; i++) {
         const LhFleetAssignment *assignment = g_ptr_array_index(replica->assignments, i);
+        if (assignment->object != NULL && assignment->node->failing)
+            return TRUE;
         if (lh_fleet_load(assignment) == NULL || lh_fleet_node_gone(assignment->node))
             continue;
         if (lh_fleet_leaving(assignment->node))

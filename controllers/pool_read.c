@@ -50,25 +50,6 @@ const LhObject *lh_pools_status(const LhPools *pools, const char *plural, const 
     return lh_pools_get(pools, LH_KIND_STATUS, key);
 }
 
-static gint by_object_name(gconstpointer a, gconstpointer b)
-{
-    return strcmp((*(const LhObject *const *)a)->name, (*(const LhObject *const *)b)->name);
-}
-
-GPtrArray *lh_pools_list(const LhPools *pools, LhKind kind, const char *prefix)
-{
-    GPtrArray *list = g_ptr_array_new();
-    GHashTableIter iter;
-    gpointer name, object;
-
-    g_hash_table_iter_init(&iter, pools->objects[kind]);
-    while (g_hash_table_iter_next(&iter, &name, &object))
-        if (prefix == NULL || g_str_has_prefix(name, prefix))
-            g_ptr_array_add(list, object);
-    g_ptr_array_sort(list, by_object_name);
-    return list;
-}
-
 /* ---- items ---- */
 
 LhPoolView *lh_pools_view(const LhPools *pools, const char *pool)

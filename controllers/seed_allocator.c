@@ -54,7 +54,31 @@ gboolean lh_seed_plan_grace(const LhSeedRound *round, const LhPoolAssignment *en
     return *until > round->context->now_ms;
 }
 
+static const char *why_nowhere(const LhSeedRound *round)
+{
+    GHashTableIter iter;
+    gpointer node;
+
+    if (lh_seed_places_n(round->places) > 0)
+        return NULL;
+    if (round->view != NULL) {
+        g_hash_table_iter_init(&iter, round->view->nodes);
+        while (g_hash_table_iter_next(&iter, NULL, &node))
+            if (((const LhPoolNode *)node)->object != NULL)
+                return "no manager takes new seeds";
+    }
+    return "no manager is there";
+}
+
 /* ---- what is said ---- */
+
+/* g_free. */
+static char *missing_message(const LhSeedRound *round)
+{
+    return g_strdup_printf("%" G_GINT64_FORMAT " %s no manager: %s", round->missing,
+                           round->missing == 1 ? "seed has" : "seeds have",
+                           round->nowhere != NULL ? round->nowhere : "none has room");
+}
 
 static char *asked_message(const LhSeedRound *round)
 {
@@ -101,8 +125,7 @@ static void plan_settings_status(LhSeedRound *round)
     guint n = 0;
 
     if (round->missing > 0 || said(round, "Capacity") != NULL) {
-        missing = g_strdup_printf("%" G_GINT64_FORMAT " seeds have no manager: none has room",
-                                  round->missing);
+        missing = missing_message(round);
         conditions[n++] = (LhCondition){
             .type = "Capacity",
             .status = round->missing > 0 ? LH_CONDITION_FALSE : LH_CONDITION_TRUE,
@@ -185,6 +208,7 @@ static void seed_allocator_plan(gconstpointer index, const LhPlanContext *contex
     };
 
     round.places = lh_seed_places_new(round.view);
+    round.nowhere = why_nowhere(&round);
     round.asked = is_asked(&round);
     round.balances = round.asked || round.settings->auto_rebalance;
     round.threshold = round.asked ? 1 : round.settings->rebalance_threshold;

@@ -62,23 +62,25 @@ static gint by_assignment_key(gconstpointer a, gconstpointer b)
                   (*(const LhPoolAssignment *const *)b)->key);
 }
 
-/* Up to @n seeds without throttle from @node. */
+/* Up to @n seeds without throttle from @node: the first by name that may be moved. */
 static void evict_free(LhSeedRound *round, const LhPoolNode *node, gint64 n, const char *rule,
                        const char *reason)
 {
     g_autoptr(GPtrArray) list = g_ptr_array_new();
+    gint64 left = n;
 
-    for (guint i = 0; i < node->assignments->len; i++) {
-        const LhPoolAssignment *assignment = node->assignments->pdata[i];
-        if (assignment->group == NULL && may_move(assignment) &&
-            !g_hash_table_contains(round->told, assignment->of))
-            g_ptr_array_add(list, (gpointer)assignment);
-    }
+    for (guint i = 0; i < node->assignments->len; i++)
+        if (((const LhPoolAssignment *)node->assignments->pdata[i])->is_free_load)
+            g_ptr_array_add(list, node->assignments->pdata[i]);
     g_ptr_array_sort(list, by_assignment_key);
-    for (guint i = 0; i < list->len && (gint64)i < n && !lh_seed_plan_full(round); i++) {
-        lh_seed_plan_evict(round, list->pdata[i], rule, reason);
+    for (guint i = 0; i < list->len && left > 0 && !lh_seed_plan_full(round); i++) {
+        const LhPoolAssignment *assignment = list->pdata[i];
+        if (!may_move(assignment) || g_hash_table_contains(round->told, assignment->of))
+            continue;
+        lh_seed_plan_evict(round, assignment, rule, reason);
         round->moves = TRUE;
         round->leaving++;
+        left--;
     }
 }
 
@@ -227,12 +229,17 @@ static Move next_move(LhSeedRound *round, const GPtrArray *groups)
 {
     g_autoptr(GArray) order = g_array_new(FALSE, FALSE, sizeof(guint));
     Move move = {0};
+    gint64 least = G_MAXINT64;
 
-    for (guint i = 0; i < groups->len; i++)
+    for (guint i = 0; i < groups->len; i++) {
+        least = MIN(least, lh_seed_place_total(lh_seed_places_at(round->places, i)));
         g_array_append_val(order, i);
+    }
     g_array_sort_with_data(order, by_total, round);
     for (guint i = 0; i < order->len && move.to == NULL; i++) {
         guint from = g_array_index(order, guint, i);
+        if (lh_seed_place_total(lh_seed_places_at(round->places, from)) - least <= round->threshold)
+            break;
         move = best_move(round, from, groups->pdata[from]);
     }
     return move;

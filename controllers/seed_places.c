@@ -179,29 +179,49 @@ static LhSeedPlace *next_of_rest(LhSeedPlaces *places, gint64 level)
     return best;
 }
 
-/* From one that has more without throttle to one that has fewer: those stay as even as they are. */
-static gboolean swap_one(LhSeedPlaces *places, gint64 threshold)
+static gint by_target(gconstpointer a, gconstpointer b)
 {
-    LhSeedPlace *from = NULL, *to = NULL;
+    const LhSeedPlace *x = *(LhSeedPlace *const *)a, *y = *(LhSeedPlace *const *)b;
+
+    return (x->target > y->target) - (x->target < y->target);
+}
+
+/* From one that has more without throttle to one that has fewer: those stay as even as they are. Of all such
+ * pairs the one whose totals differ most. @order: the places, in any order. */
+static gboolean swap_one(GPtrArray *order, gint64 threshold)
+{
+    LhSeedPlace *from = NULL, *to = NULL, *low = NULL, *next = NULL; /* next: of this target */
     gint64 most = threshold;
 
-    for (guint i = 0; i < places->places->len; i++) {
-        LhSeedPlace *high = lh_seed_places_at(places, i);
-        for (guint j = 0; j < places->places->len; j++) {
-            LhSeedPlace *low = lh_seed_places_at(places, j);
-            gint64 gap = lh_seed_place_total(high) - lh_seed_place_total(low);
-            if (gap > most && high->target > low->target && room_of(low) > low->target) {
-                from = high;
-                to = low;
-                most = gap;
-            }
+    g_ptr_array_sort(order, by_target);
+    for (guint i = 0; i < order->len; i++) {
+        LhSeedPlace *place = order->pdata[i];
+        if (i > 0 && place->target > ((LhSeedPlace *)order->pdata[i - 1])->target)
+            low = next;
+        if (low != NULL && lh_seed_place_total(place) - lh_seed_place_total(low) > most) {
+            from = place;
+            to = low;
+            most = lh_seed_place_total(from) - lh_seed_place_total(to);
         }
+        if (room_of(place) > place->target &&
+            (next == NULL || lh_seed_place_total(place) < lh_seed_place_total(next)))
+            next = place;
     }
     if (from == NULL)
         return FALSE;
     from->target--;
     to->target++;
     return TRUE;
+}
+
+static void swap_all(LhSeedPlaces *places, gint64 threshold)
+{
+    g_autoptr(GPtrArray) order = g_ptr_array_new();
+
+    for (guint i = 0; i < places->places->len; i++)
+        g_ptr_array_add(order, lh_seed_places_at(places, i));
+    while (swap_one(order, threshold))
+        continue;
 }
 
 gboolean lh_seed_places_level(LhSeedPlaces *places, gint64 coming, gint64 threshold, gboolean move)
@@ -231,8 +251,8 @@ gboolean lh_seed_places_level(LhSeedPlaces *places, gint64 coming, gint64 thresh
         place->target = place->even;
         any = any || place->free > place->even;
     }
-    while (move && swap_one(places, threshold))
-        continue;
+    if (move)
+        swap_all(places, threshold);
     for (guint i = 0; i < places->places->len; i++) {
         LhSeedPlace *place = lh_seed_places_at(places, i);
         place->base = move ? MIN(place->target, level) : place->target;

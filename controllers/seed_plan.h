@@ -60,7 +60,8 @@ typedef struct {
     GArray *units;      /* LhSeedUnit */
     gint64 leaving;     /* seeds without throttle on their way from a node */
     gint64 missing;
-    gint64 threshold;  /* managers may differ by so many */
+    const char *nowhere; /* why no manager takes any seed; NULL: some do. Static storage */
+    gint64 threshold;    /* managers may differ by so many */
     gboolean balances; /* seeds may be moved to make managers even: always, or a person has asked */
     gboolean stopped, asked, moves;
 } LhSeedRound;

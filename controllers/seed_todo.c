@@ -119,7 +119,8 @@ static gboolean plan_ended(LhSeedRound *round, const LhPoolAssignment *assignmen
     int answer = lh_pool_answer(assignment);
 
     if (assignment->group != NULL && lh_seed_plan_group(round, assignment->group)->moving) {
-        return first && item->group == assignment->group && lh_seed_wanted(item);
+        return first && item->group == assignment->group && lh_seed_wanted(item) &&
+               answer != LH_ITEM_DONE;
     } else if (load && answer == LH_ITEM_DONE) {
         lh_seed_take_done(round, assignment);
     } else if (load && answer == LH_ITEM_FAILED) {
@@ -171,8 +172,10 @@ static void plan_seed(LhSeedRound *round, const LhPoolItem *item)
         } else if (plan_ended(round, assignment, ended == NULL)) {
             ended = assignment;
         } else {
-            /* Where another policy is being moved it is not deleted, and the seed is not loaded beside it. */
+            /* Where another policy is being moved it is not deleted, and the seed is not loaded beside it; nor
+             * is one that is done, whose policy is being moved. */
             held = held || assignment->group == NULL || assignment->group != item->group ||
+                   lh_pool_answer(assignment) == LH_ITEM_DONE ||
                    !lh_seed_plan_group(round, assignment->group)->moving;
         }
     }

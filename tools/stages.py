@@ -4,11 +4,12 @@ A cmocka case (a line of TAP) is a test, and so is a program without TAP, a chec
 and a file under clang-tidy. A stage that ran nothing has failed.
 
 Tests run one stage after the other. What no clock matters to, builds and clang-tidy, runs beside them from
-the beginning and gets what they leave of the cores: a third of them wait most of their time.
+the beginning and gets what they leave of the cores, which is much while they wait for time to pass.
 """
 
 import argparse
 import json
+import multiprocessing
 import os
 import re
 import signal
@@ -219,13 +220,17 @@ class Beside:
     def __init__(self, names):
         self.pool = ProcessPoolExecutor(1, initializer=step_aside)
         self.results = {name: self.pool.submit(work) for name, work in BESIDE.items() if name in names[1:]}
-        self.leader = self.pool.submit(os.getpid) if self.results else None
 
     def of(self, name):
         """What the stage is given besides --quick."""
         if name not in BESIDE:
             return []
         return [self.results[name].result() if name in self.results else BESIDE[name]()]
+
+    @staticmethod
+    def end():
+        for worker in multiprocessing.active_children():
+            os.killpg(worker.pid, signal.SIGTERM)
 
 
 def worth_showing(lines):
@@ -262,11 +267,12 @@ def main():
     os.environ["LEASEHOLD_WERROR"] = "1"
     everything = []
     begin = time.monotonic()
+    beside = Beside(names)
     for name in names:
         headline, stage = STAGES[name]
         print(f"== {name}: {headline}", flush=True)
         started = time.monotonic()
-        results = stage(arguments.quick)
+        results = stage(arguments.quick, *beside.of(name))
         if not any(result.outcome != SKIPPED for result in results):
             results.append(Result(f"stage {name}", FAILED, "it ran no tests"))
         everything += results
@@ -291,4 +297,5 @@ if __name__ == "__main__":
     try:
         main()
     except KeyboardInterrupt:
+        Beside.end()
         sys.exit(130)

@@ -243,7 +243,12 @@ void lh_item_writer_hurry(LhItemWriter *w)
 
 gint64 lh_item_writer_revision(const LhItemWriter *w)
 {
-    return w->call != 0 || w->unsure || w->must_read || w->given_away ? -1 : w->mod_rev;
+    return w->call != 0 || w->unsure || w->must_read ? -1 : w->mod_rev;
+}
+
+gboolean lh_item_writer_given_away(const LhItemWriter *w)
+{
+    return w->given_away;
 }
 
 void lh_item_writer_free(LhItemWriter *w)

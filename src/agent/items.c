@@ -471,6 +471,12 @@ static void foreach_name(void (*func)(const char *name, gpointer data), gpointer
         func(name, func_data);
 }
 
+static gboolean given_away(const char *name, gpointer data)
+{
+    const Item *item = g_hash_table_lookup(((LhItems *)data)->table, name);
+    return item != NULL && lh_item_writer_given_away(item->writer);
+}
+
 static void written_over(const char *name, gpointer data)
 {
     Item *item = g_hash_table_lookup(((LhItems *)data)->table, name);
@@ -523,6 +529,7 @@ LhItems *lh_items_new(const LhItemsOptions *options)
                                              items->id);
     const LhWrittenFuncs funcs = {.foreach = foreach_name,
                                   .revision = revision_of,
+                                  .given_away = given_away,
                                   .over = written_over,
                                   .lost = written_lost};
     items->written = lh_written_new(options->env, options->etcd, below, options->lease, &funcs,

@@ -2,13 +2,13 @@
  * drain POOL/NODE-NAME: takes a node out of use, and with --wait stays until nothing is assigned to it.
  *
  * It waits for the condition Drained of the NodePolicy at the revision that it has written. The object is
- * read again when the watches are open and whenever a Status of it changes, so nothing falls between. It ends early when somebody undoes the
- * drain; a node that is gone is drained as soon as what it had is elsewhere.
+ * read again when the watches are open and whenever a Status of it changes, so nothing falls between. It
+ * ends early when somebody undoes the drain; a node that is gone is drained as soon as what it had is elsewhere.
  */
 #include "base/errors.h"
-#include "base/units.h"
 #include "cli/internal.h"
 #include "cli/output.h"
+#include "cli/waiting.h"
 
 #include <string.h>
 
@@ -80,8 +80,9 @@ static gboolean on_policy(const char *event, gint64 revision, const cJSON *objec
     return waiter->outcome != OPEN;
 }
 
-static gboolean read_policy(Waiter *waiter, GError **error)
+static gboolean read_policy(gpointer data, GError **error)
 {
+    Waiter *waiter = data;
     g_autoptr(GError) local = NULL;
     g_autofree char *path = lh_client_path("nodepolicies", waiter->name);
     g_autoptr(cJSON) object = lh_client_get(waiter->cli->client, path, &local);
@@ -132,39 +133,30 @@ static int outcome_code(const Waiter *waiter, GError **error)
     return LH_EXIT_FAILED;
 }
 
-static int wait_for(Waiter *waiter, gint64 deadline_ms, GError **error)
+static gboolean is_over(gconstpointer data)
 {
-    for (;;) {
-        g_autoptr(cJSON) list = NULL;
-        LhWatch watches[] = {
-            {.plural = "nodepolicies", .func = on_policy, .opened = look_again, .data = waiter},
-            {.plural = "status", .func = on_status, .opened = look_again, .data = waiter},
-        };
-        if (!read_policy(waiter, error)) {
-            return LH_EXIT_FAILED;
-        }
-        if (waiter->outcome != OPEN) {
-            return outcome_code(waiter, error);
-        }
-        list = lh_client_get(waiter->cli->client, "/v1/nodepolicies?limit=1", error);
-        if (list == NULL) {
-            return LH_EXIT_FAILED;
-        }
-        watches[0].revision = watches[1].revision = lh_json_get_int(list, "revision", 0);
-        switch (lh_client_watch(waiter->cli->client, watches, G_N_ELEMENTS(watches), deadline_ms,
-                                error)) {
-        case LH_WATCH_ENDED:
-        case LH_WATCH_TIMEOUT:
-            return outcome_code(waiter, error);
-        case LH_WATCH_EXPIRED:
-            break;
-        case LH_WATCH_ERROR:
-            return LH_EXIT_FAILED;
-        }
-    }
+    return ((const Waiter *)data)->outcome != OPEN;
 }
 
-static int drain_and_wait(LhCli *cli, const char *name, gint64 timeout_ms, GError **error)
+static int wait_for(Waiter *waiter, gint64 deadline_ms, GError **error)
+{
+    LhWatch watches[] = {
+        {.plural = "nodepolicies", .func = on_policy, .opened = look_again, .data = waiter},
+        {.plural = "status", .func = on_status, .opened = look_again, .data = waiter},
+    };
+    const LhWaiting waiting = {
+        .watches = watches,
+        .n = G_N_ELEMENTS(watches),
+        .first_listed = G_N_ELEMENTS(watches),
+        .look = read_policy,
+        .is_over = is_over,
+        .data = waiter,
+    };
+    return lh_wait_for(waiter->cli, &waiting, deadline_ms, error) ? outcome_code(waiter, error)
+                                                                  : LH_EXIT_FAILED;
+}
+
+static int drain_and_wait(LhCli *cli, const char *name, gint64 deadline_ms, GError **error)
 {
     g_autofree char *object_path = lh_client_path("nodepolicies", name);
     g_autofree char *path = g_strconcat(object_path, ":drain", NULL);
@@ -187,7 +179,7 @@ static int drain_and_wait(LhCli *cli, const char *name, gint64 timeout_ms, GErro
         .quiet = quiet,
     };
     fflush(cli->out);
-    int code = wait_for(&waiter, timeout_ms < 0 ? -1 : lh_mono_ms(cli->env) + timeout_ms, error);
+    int code = wait_for(&waiter, deadline_ms, error);
     g_free(waiter.last);
     return code;
 }
@@ -195,17 +187,14 @@ static int drain_and_wait(LhCli *cli, const char *name, gint64 timeout_ms, GErro
 int lh_cmd_drain(LhCli *cli, char **args, GError **error)
 {
     const char *slash = strchr(args[0], '/');
-    g_autoptr(GError) local = NULL;
-    gint64 timeout_ms = -1;
+    gint64 deadline_ms;
     if (slash == NULL || slash == args[0] || slash[1] == '\0' || strchr(slash + 1, '/') != NULL) {
         g_set_error(error, LH_ERROR, LH_ERR_INVALID, "drain: %s: usage: leasehold drain %s",
                     args[0], cli->command->arguments);
         return LH_EXIT_USAGE;
     }
-    if (cli->o.timeout != NULL && !lh_duration_parse(cli->o.timeout, &timeout_ms, &local)) {
-        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "drain: --timeout %s: %s", cli->o.timeout,
-                    local->message);
+    if (!lh_wait_deadline(cli, NULL, &deadline_ms, error)) {
         return LH_EXIT_USAGE;
     }
-    return drain_and_wait(cli, args[0], timeout_ms, error);
+    return drain_and_wait(cli, args[0], deadline_ms, error);
 }

@@ -10,6 +10,7 @@
 #include "cli/internal.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "cli/waiting.h"
 
 #include <string.h>
 
@@ -169,23 +170,9 @@ static gboolean on_retry(const char *event, gint64 revision, const cJSON *object
 
 /* ---- waiting ---- */
 
-/* The list of @watch, and from where to go on. What cannot be read now the watch will tell. */
-static gboolean read_list(Waiter *waiter, LhWatch *watch, GError **error)
+static gboolean still_there(gpointer data, GError **error)
 {
-    g_autoptr(cJSON) list = lh_client_list(waiter->cli->client, watch->plural, NULL, error);
-    const cJSON *object;
-    if (list == NULL) {
-        return FALSE;
-    }
-    watch->revision = lh_json_get_int(list, "revision", 0);
-    cJSON_ArrayForEach(object, cJSON_GetObjectItemCaseSensitive(list, "items")) {
-        watch->func("PUT", watch->revision, object, waiter);
-    }
-    return TRUE;
-}
-
-static gboolean still_there(Waiter *waiter, GError **error)
-{
+    Waiter *waiter = data;
     g_autofree char *path = lh_client_path("restores", waiter->name);
     g_autoptr(GError) local = NULL;
     g_autoptr(cJSON) object = lh_client_get(waiter->cli->client, path, &local);
@@ -222,39 +209,31 @@ static int outcome_code(Waiter *waiter, GError **error)
     return code;
 }
 
-static int wait_for(Waiter *waiter, gint64 deadline_ms, GError **error)
+static gboolean is_over(gconstpointer data)
 {
-    for (;;) {
-        LhWatch watches[] = {
-            {.plural = "restoreprogress", .func = on_progress, .data = waiter},
-            {.plural = "restores", .func = on_restore, .data = waiter},
-            {.plural = "retries", .func = on_retry, .data = waiter},
-        };
-        for (guint i = 0; i < G_N_ELEMENTS(watches) && waiter->outcome == OPEN; i++) {
-            if (!read_list(waiter, &watches[i], error)) {
-                return LH_EXIT_FAILED;
-            }
-        }
-        if (waiter->outcome == OPEN && !still_there(waiter, error)) {
-            return LH_EXIT_FAILED;
-        }
-        if (waiter->outcome != OPEN) {
-            return outcome_code(waiter, error);
-        }
-        switch (lh_client_watch(waiter->cli->client, watches, G_N_ELEMENTS(watches), deadline_ms,
-                                error)) {
-        case LH_WATCH_ENDED:
-        case LH_WATCH_TIMEOUT:
-            return outcome_code(waiter, error);
-        case LH_WATCH_EXPIRED:
-            break;
-        case LH_WATCH_ERROR:
-            return LH_EXIT_FAILED;
-        }
-    }
+    return ((const Waiter *)data)->outcome != OPEN;
 }
 
-static int create_and_wait(LhCli *cli, const char *body, gint64 timeout_ms, GError **error)
+/* What the lists do not tell the watches will. */
+static int wait_for(Waiter *waiter, gint64 deadline_ms, GError **error)
+{
+    LhWatch watches[] = {
+        {.plural = "restoreprogress", .func = on_progress, .data = waiter},
+        {.plural = "restores", .func = on_restore, .data = waiter},
+        {.plural = "retries", .func = on_retry, .data = waiter},
+    };
+    const LhWaiting waiting = {
+        .watches = watches,
+        .n = G_N_ELEMENTS(watches),
+        .look = still_there,
+        .is_over = is_over,
+        .data = waiter,
+    };
+    return lh_wait_for(waiter->cli, &waiting, deadline_ms, error) ? outcome_code(waiter, error)
+                                                                  : LH_EXIT_FAILED;
+}
+
+static int create_and_wait(LhCli *cli, const char *body, gint64 deadline_ms, GError **error)
 {
     g_autoptr(cJSON) made = lh_client_call(cli->client, "POST", "/v1/restores", body, NULL, NULL,
                                            error);
@@ -275,7 +254,7 @@ static int create_and_wait(LhCli *cli, const char *body, gint64 timeout_ms, GErr
     if (cli->o.wait) {
         fflush(cli->out);
         lh_progress_init(&waiter.progress, cli->out);
-        code = wait_for(&waiter, timeout_ms < 0 ? -1 : lh_mono_ms(cli->env) + timeout_ms, error);
+        code = wait_for(&waiter, deadline_ms, error);
         lh_progress_end(&waiter.progress);
     }
     g_free(waiter.name);
@@ -286,15 +265,9 @@ static int create_and_wait(LhCli *cli, const char *body, gint64 timeout_ms, GErr
 int lh_cmd_restore(LhCli *cli, char **args, GError **error)
 {
     g_autofree char *body = body_of(cli, args[0], error);
-    g_autoptr(GError) local = NULL;
-    gint64 timeout_ms = -1;
-    if (body == NULL) {
+    gint64 deadline_ms;
+    if (body == NULL || !lh_wait_deadline(cli, NULL, &deadline_ms, error)) {
         return LH_EXIT_USAGE;
     }
-    if (cli->o.timeout != NULL && !lh_duration_parse(cli->o.timeout, &timeout_ms, &local)) {
-        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "restore: --timeout %s: %s", cli->o.timeout,
-                    local->message);
-        return LH_EXIT_USAGE;
-    }
-    return create_and_wait(cli, body, timeout_ms, error);
+    return create_and_wait(cli, body, deadline_ms, error);
 }

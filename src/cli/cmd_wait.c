@@ -6,9 +6,9 @@
  * falls between.
  */
 #include "base/errors.h"
-#include "base/units.h"
 #include "cli/internal.h"
 #include "cli/output.h"
+#include "cli/waiting.h"
 
 #include <string.h>
 
@@ -247,8 +247,9 @@ static gboolean on_retry(const char *event, gint64 revision, const cJSON *object
 
 /* ---- reading, then watching ---- */
 
-static gboolean read_object(Waiter *waiter, GError **error)
+static gboolean read_object(gpointer data, GError **error)
 {
+    Waiter *waiter = data;
     g_autoptr(GError) local = NULL;
     g_autofree char *path = lh_client_path(waiter->view->plural, waiter->name);
     g_autoptr(cJSON) object = lh_client_get(waiter->cli->client, path, &local);
@@ -283,31 +284,6 @@ static gboolean look_again(gpointer data)
     return waiter->outcome != OPEN;
 }
 
-/* A present revision, to watch from. */
-static gboolean read_revision(Waiter *waiter, gint64 *revision, GError **error)
-{
-    g_autofree char *path = g_strdup_printf("/v1/%s?limit=1", waiter->view->plural);
-    g_autoptr(cJSON) list = lh_client_get(waiter->cli->client, path, error);
-    *revision = lh_json_get_int(list, "revision", 0);
-    return list != NULL;
-}
-
-static gboolean read_list(Waiter *waiter, LhWatch *watch, GError **error)
-{
-    g_autoptr(cJSON) list = lh_client_list(waiter->cli->client, watch->plural, NULL, error);
-    if (list == NULL) {
-        return FALSE;
-    }
-    watch->revision = lh_json_get_int(list, "revision", 0);
-    const cJSON *object;
-    cJSON_ArrayForEach(object, cJSON_GetObjectItemCaseSensitive(list, "items")) {
-        if (waiter->outcome == OPEN) {
-            watch->func("PUT", watch->revision, object, waiter);
-        }
-    }
-    return TRUE;
-}
-
 static int outcome_code(const Waiter *waiter, const char *object, const char *timeout,
                         GError **error)
 {
@@ -328,62 +304,43 @@ static int outcome_code(const Waiter *waiter, const char *object, const char *ti
     return LH_EXIT_FAILED;
 }
 
-static int wait_for(Waiter *waiter, gint64 timeout_ms, const char *timeout, GError **error)
+static gboolean is_over(gconstpointer data)
 {
-    LhCli *cli = waiter->cli;
+    return ((const Waiter *)data)->outcome != OPEN;
+}
+
+static int wait_for(Waiter *waiter, gint64 deadline_ms, const char *timeout, GError **error)
+{
     g_autofree char *object = g_strdup_printf("%s/%s", waiter->view->plural, waiter->name);
-    gint64 deadline_ms = lh_mono_ms(cli->env) + timeout_ms;
-    for (;;) {
-        LhWatch watches[] = {
-            {.plural = waiter->view->plural,
-             .func = on_object,
-             .opened = look_again,
-             .data = waiter},
-            {.plural = "items", .func = on_item, .data = waiter},
-            {.plural = "retries", .func = on_retry, .data = waiter},
-        };
-        guint n = waiter->by_items ? 3 : 1;
-        gboolean ok = read_object(waiter, error) &&
-                      (waiter->outcome != OPEN ||
-                       read_revision(waiter, &watches[0].revision, error));
-        for (guint i = 1; ok && waiter->outcome == OPEN && i < n; i++) {
-            ok = read_list(waiter, &watches[i], error);
-        }
-        if (!ok) {
-            return LH_EXIT_FAILED;
-        }
-        if (waiter->outcome != OPEN) {
-            return outcome_code(waiter, object, timeout, error);
-        }
-        switch (lh_client_watch(cli->client, watches, n, deadline_ms, error)) {
-        case LH_WATCH_ENDED:
-        case LH_WATCH_TIMEOUT:
-            return outcome_code(waiter, object, timeout, error);
-        case LH_WATCH_EXPIRED:
-            break;
-        case LH_WATCH_ERROR:
-            return LH_EXIT_FAILED;
-        }
-    }
+    LhWatch watches[] = {
+        {.plural = waiter->view->plural, .func = on_object, .opened = look_again, .data = waiter},
+        {.plural = "items", .func = on_item, .data = waiter},
+        {.plural = "retries", .func = on_retry, .data = waiter},
+    };
+    const LhWaiting waiting = {
+        .watches = watches,
+        .n = waiter->by_items ? G_N_ELEMENTS(watches) : 1,
+        .first_listed = 1,
+        .look = read_object,
+        .is_over = is_over,
+        .data = waiter,
+    };
+    return lh_wait_for(waiter->cli, &waiting, deadline_ms, error)
+               ? outcome_code(waiter, object, timeout, error)
+               : LH_EXIT_FAILED;
 }
 
 int lh_cmd_wait(LhCli *cli, char **args, GError **error)
 {
     const char *timeout = cli->o.timeout != NULL ? cli->o.timeout : "30s";
-    g_autoptr(GError) local = NULL;
-    gint64 timeout_ms = 0;
+    gint64 deadline_ms;
     Waiter waiter = {.cli = cli, .view = lh_kind_view_or(args[0], error), .name = args[1]};
-    if (waiter.view == NULL) {
-        return LH_EXIT_USAGE;
-    }
-    if (!lh_duration_parse(timeout, &timeout_ms, &local)) {
-        g_set_error(error, LH_ERROR, LH_ERR_INVALID, "wait: --timeout %s: %s", timeout,
-                    local->message);
+    if (waiter.view == NULL || !lh_wait_deadline(cli, timeout, &deadline_ms, error)) {
         return LH_EXIT_USAGE;
     }
     int code = LH_EXIT_USAGE;
     if (want_parse(&waiter, cli->o.condition, error)) {
-        code = wait_for(&waiter, timeout_ms, timeout, error);
+        code = wait_for(&waiter, deadline_ms, timeout, error);
     }
     g_free(waiter.key);
     g_free(waiter.value);

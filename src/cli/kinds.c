@@ -98,6 +98,7 @@ static const LhColumn snapshots[] = {
     {"END", LH_COLUMN_TEXT, "endTime", FALSE},
     {"SIZE", LH_COLUMN_SIZE, "sizeBytes", FALSE},
     {"WRITING", LH_COLUMN_TEXT, "live", FALSE},
+    {"LIVE", LH_COLUMN_RATIO, "status.replicasLive/status.replicas", FALSE},
     {"CONDITIONS", LH_COLUMN_CONDITIONS, NULL, FALSE},
     {"URI", LH_COLUMN_TEXT, "uri", TRUE},
     {"MAXOFFSET", LH_COLUMN_TEXT, "maxOffset", TRUE},

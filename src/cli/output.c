@@ -207,6 +207,18 @@ void lh_kind_table_add(const LhCli *cli, LhTable *table, const LhKindView *view,
     lh_table_add(table, (char **)g_ptr_array_free(g_steal_pointer(&cells), FALSE));
 }
 
+guint lh_kind_row_hash(const LhCli *cli, const LhKindView *view, const cJSON *object)
+{
+    guint hash = g_str_hash(lh_json_get_string(object, "error", ""));
+    for (const LhColumn *column = view->columns; column->title != NULL; column++) {
+        if (!column->wide || cli->format == LH_OUTPUT_WIDE) {
+            g_autofree char *text = lh_column_text(column, object, cli->now_ms);
+            hash = hash * 31 + g_str_hash(text);
+        }
+    }
+    return hash;
+}
+
 static void output_table(LhCli *cli, const LhKindView *view, const cJSON *items)
 {
     if (items == NULL || items->child == NULL) {

@@ -41,6 +41,8 @@ typedef enum {
 LhTable *lh_kind_table(const LhCli *cli, const LhKindView *view, LhRows rows);
 void lh_kind_table_add(const LhCli *cli, LhTable *table, const LhKindView *view,
                        const cJSON *object, const char *event);
+/* A hash of the cells of @object's row: the same for rows that look the same but for their time and event. */
+guint lh_kind_row_hash(const LhCli *cli, const LhKindView *view, const cJSON *object);
 
 /* ---- objects ---- */
 

@@ -5,8 +5,8 @@
 #include <glib-unix.h>
 #include <string.h>
 
-#define MAX_BODY 4096
-#define KEPT     1024L /* idle connections */
+#define MAX_BODY    4096
+#define DNS_CACHE_S 60L
 
 typedef struct {
     LhProbeHttp *http;
@@ -110,8 +110,17 @@ static size_t on_body(char *data, size_t size, size_t n, void *user_data)
     return size * n;
 }
 
+/* libcurl keeps addresses too as if they had been resolved, and looks through all that it keeps, for what is too
+ * old, whenever it connects. */
+static gboolean names_an_address(const char *uri)
+{
+    g_autoptr(GUri) parsed = g_uri_parse(uri, G_URI_FLAGS_NONE, NULL);
+
+    return parsed != NULL && g_hostname_is_ip_address(g_uri_get_host(parsed));
+}
+
 static gpointer http_ask(gpointer data, const char *id, const char *uri, gint64 timeout_ms,
-                         LhProbeDone done, gpointer done_data)
+                         gboolean keep, LhProbeDone done, gpointer done_data)
 {
     LhProbeHttp *http = data;
     Question *question = g_new0(Question, 1);
@@ -130,6 +139,8 @@ static gpointer http_ask(gpointer data, const char *id, const char *uri, gint64 
     curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L);
+    curl_easy_setopt(curl, CURLOPT_DNS_CACHE_TIMEOUT, names_an_address(uri) ? 0L : DNS_CACHE_S);
+    curl_easy_setopt(curl, CURLOPT_FORBID_REUSE, keep ? 0L : 1L);
     curl_easy_setopt(curl, CURLOPT_USERAGENT, "leasehold");
     curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)MIN(timeout_ms, G_MAXINT));
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
@@ -184,7 +195,7 @@ LhProbeAsker lh_probe_http_asker(LhProbeHttp *http)
     return (LhProbeAsker){.ask = http_ask, .cancel = http_cancel, .data = http};
 }
 
-LhProbeHttp *lh_probe_http_new(LhEnv *env, const char *cacert)
+LhProbeHttp *lh_probe_http_new(LhEnv *env, const char *cacert, guint kept)
 {
     LhProbeHttp *http = g_new0(LhProbeHttp, 1);
 
@@ -197,7 +208,7 @@ LhProbeHttp *lh_probe_http_new(LhEnv *env, const char *cacert)
     curl_multi_setopt(http->multi, CURLMOPT_SOCKETDATA, http);
     curl_multi_setopt(http->multi, CURLMOPT_TIMERFUNCTION, set_timer);
     curl_multi_setopt(http->multi, CURLMOPT_TIMERDATA, http);
-    curl_multi_setopt(http->multi, CURLMOPT_MAXCONNECTS, KEPT);
+    curl_multi_setopt(http->multi, CURLMOPT_MAXCONNECTS, (long)kept);
     return http;
 }
 

@@ -12,6 +12,7 @@
 
 #define MOST      256
 #define MAX_BODY  4096
+#define KEPT      1024
 #define REVOKE_MS 5000
 /* A question's time is told to have run out so much later only when the loop did not turn meanwhile. */
 #define STOOD_STILL_MS 250
@@ -47,6 +48,13 @@ static void take(const LhProbeAnswer *answer, gpointer data);
 
 /* ---- one probe ---- */
 
+/* Of more nodes than connections are kept each connection would be closed just before it is needed again, and
+ * libcurl looks through all of them for the oldest. */
+static gboolean keeps_connections(const LhProber *prober)
+{
+    return g_hash_table_size(prober->jobs) <= prober->options.kept;
+}
+
 static void stop(Job *job)
 {
     LhProber *prober = job->prober;
@@ -80,7 +88,8 @@ static void begin_waiting(LhProber *prober)
         job->queued = FALSE;
         job->began_ms = lh_mono_ms(prober->options.env);
         prober->running++;
-        job->question = asker->ask(asker->data, job->id, job->uri, job->timeout_ms, take, job);
+        job->question = asker->ask(asker->data, job->id, job->uri, job->timeout_ms,
+                                   keeps_connections(prober), take, job);
     }
 }
 
@@ -267,9 +276,11 @@ LhProber *lh_prober_new(const LhProberOptions *options)
     prober->options = *options;
     if (prober->options.most == 0)
         prober->options.most = MOST;
+    if (prober->options.kept == 0)
+        prober->options.kept = KEPT;
     prober->options.cacert = NULL;
     if (prober->options.asker.ask == NULL) {
-        prober->http = lh_probe_http_new(options->env, options->cacert);
+        prober->http = lh_probe_http_new(options->env, options->cacert, prober->options.kept);
         prober->options.asker = lh_probe_http_asker(prober->http);
     }
     prober->jobs = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, job_free);

@@ -24,11 +24,11 @@ typedef struct {
 
 typedef void (*LhProbeDone)(const LhProbeAnswer *answer, gpointer data);
 
-/* GET @uri on behalf of the errand @id. @done is called once, not inside ask(), unless it was cancelled
+/* GET @uri on behalf of the errand @id; @keep: the connection, for the next time. @done is called once, not inside ask(), unless it was cancelled
  * before; @answer is borrowed. Returns the question, which is good for cancel() until then. */
 typedef struct {
     gpointer (*ask)(gpointer data, const char *id, const char *uri, gint64 timeout_ms,
-                    LhProbeDone done, gpointer done_data);
+                    gboolean keep, LhProbeDone done, gpointer done_data);
     void (*cancel)(gpointer data, gpointer question);
     gpointer data;
 } LhProbeAsker;
@@ -40,6 +40,7 @@ typedef struct {
     LhMetrics *metrics;
     const char *cacert; /* whose certificates nodes have; copied. NULL: the system's */
     guint most;         /* at once; 0: 256 */
+    guint kept;         /* connections, if there are no more nodes; else none is. 0: 1024 */
     LhProbeAsker asker; /* all NULL: HTTP */
 } LhProberOptions;
 

@@ -181,8 +181,6 @@ static void ask_page(Reading *reading);
 
 static void next_kind(Reading *reading)
 {
-    g_autofree char *below = NULL;
-
     g_clear_pointer(&reading->from, g_free);
     g_clear_pointer(&reading->end, g_free);
     if (++reading->kind >= LH_N_KINDS)

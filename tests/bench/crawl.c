@@ -111,25 +111,31 @@ void crawl_held_free(CrawlHeld *held)
     g_free(held);
 }
 
-guint crawl_most(const guint *of, guint n)
+guint crawl_total(const CrawlHeld *held, guint manager)
+{
+    return held->free[manager] + held->grouped[manager];
+}
+
+guint crawl_most(const CrawlHeld *held)
 {
     guint most = 0;
 
-    for (guint i = 0; i < n; i++)
-        most = MAX(most, of[i]);
+    for (guint i = 0; i < held->managers; i++)
+        most = MAX(most, crawl_total(held, i));
     return most;
 }
 
-guint crawl_fewest(const guint *of, guint n)
+guint crawl_fewest(const CrawlHeld *held)
 {
     guint fewest = G_MAXUINT;
 
-    for (guint i = 0; i < n; i++)
-        fewest = MIN(fewest, of[i]);
+    for (guint i = 0; i < held->managers; i++)
+        fewest = MIN(fewest, crawl_total(held, i));
     return fewest;
 }
 
-guint crawl_least_free(const CrawlHeld *before)
+/* Seeds without a policy that nobody can keep; *most: how many one has then. */
+static guint least_free(const CrawlHeld *before, guint *most)
 {
     guint total = 0, kept = 0, above = 0, all = before->managers + 1;
 
@@ -139,13 +145,14 @@ guint crawl_least_free(const CrawlHeld *before)
         kept += MIN(before->free[i], total / all);
         above += before->free[i] > total / all;
     }
+    *most = total / all + (total % all > 0);
     return total - kept - MIN(above, total % all);
 }
 
-/* The least sum of sizes of policies of @manager that is @enough or more. */
+/* The least sum of seeds of @manager, policies whole, that is @enough or more. */
 static guint least_sum(const CrawlHeld *held, guint manager, guint enough)
 {
-    guint all = held->grouped[manager], sum = enough;
+    guint all = held->grouped[manager], least = G_MAXUINT;
     g_autofree gboolean *reached = g_new0(gboolean, all + 1);
 
     reached[0] = TRUE;
@@ -153,20 +160,23 @@ static guint least_sum(const CrawlHeld *held, guint manager, guint enough)
         const CrawlGroup *group = &g_array_index(held->groups, CrawlGroup, g);
         if (group->manager != manager)
             continue;
-        for (guint s = all; s >= group->seeds && s > 0; s--)
+        for (guint s = all; s >= group->seeds; s--)
             reached[s] = reached[s] || reached[s - group->seeds];
     }
-    while (!reached[sum])
-        sum++;
-    return sum;
+    for (guint s = 0; s <= all; s++)
+        if (reached[s] && s + held->free[manager] >= enough)
+            least = MIN(least, MAX(s, enough));
+    return least;
 }
 
-guint crawl_least_grouped(const CrawlHeld *before, const CrawlHeld *after)
+guint crawl_least(const CrawlHeld *before, const CrawlHeld *after)
 {
-    guint most = crawl_most(after->grouped, after->managers), leave = 0;
+    guint most = crawl_most(after), fewest = crawl_fewest(after), leave = 0, most_free;
+    guint get = least_free(before, &most_free);
 
+    get += fewest - MIN(fewest, most_free);
     for (guint i = 0; i < before->managers; i++)
-        if (before->grouped[i] > most)
-            leave += least_sum(before, i, before->grouped[i] - most);
-    return MAX(leave, crawl_fewest(after->grouped, after->managers));
+        if (crawl_total(before, i) > most)
+            leave += least_sum(before, i, crawl_total(before, i) - most);
+    return MAX(get, leave);
 }

@@ -31,7 +31,7 @@ void crawl_item(const LhObject *object, char **key, char **value);
 
 /* ---- what has to move ---- */
 
-/* Seeds of one throttle policy on one manager. */
+/* Seeds of one throttle policy, all on one manager. */
 typedef struct {
     guint manager, seeds;
 } CrawlGroup;
@@ -44,19 +44,18 @@ typedef struct {
 
 CrawlHeld *crawl_held_new(guint managers);
 void crawl_held_free(CrawlHeld *held);
-/* The most of any of them, and the fewest. */
-guint crawl_most(const guint *of, guint n);
-guint crawl_fewest(const guint *of, guint n);
+guint crawl_total(const CrawlHeld *held, guint manager);
+/* Of totals: the most, and the fewest. */
+guint crawl_most(const CrawlHeld *held);
+guint crawl_fewest(const CrawlHeld *held);
 /*
- * The least number of seeds that must leave their managers when one joins that holds nothing:
+ * When one joins that holds nothing: how many seeds must leave their managers at least, for ending as even as
+ * @after, with whole policies. A lower bound, the larger of two; whether so few are enough is not said.
  *
- * - of those without a policy, so that all are within 1 of each other: exact. With q = total / managers and
- *   r = the rest, a manager keeps at most q, and r of them q + 1; what nobody can keep must move.
- * - of those with one: a lower bound for ending as even as @after. The newcomer must get what the emptiest
- *   has there; and every other must lose whole policies until it has no more than the fullest there: for each
- *   the least sum of its policies' sizes that is enough (all subsets are tried, by a table of reachable sums).
- *   The larger of the two. No way of moving policies that ends as even can do with less; whether one does
- *   with so little is not said.
+ * - What the newcomer gets. Of seeds without a policy everybody then has q or q + 1 (q = all of them / managers):
+ *   a manager keeps q of its own, and some keep q + 1; what nobody can keep moves, which is exact. The others
+ *   make the newcomer's total what the emptiest has in @after, so there are at least that less q + 1 of them.
+ * - What the others lose: each has to come down to the most in @after, by whole policies and single seeds. Of
+ *   each the least sum that is enough: all subsets are tried, by a table of the sums that can be reached.
  */
-guint crawl_least_free(const CrawlHeld *before);
-guint crawl_least_grouped(const CrawlHeld *before, const CrawlHeld *after);
+guint crawl_least(const CrawlHeld *before, const CrawlHeld *after);

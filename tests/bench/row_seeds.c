@@ -190,10 +190,15 @@ static guint die(const Fleet *fleet, guint i)
 
 static void say_even(const CrawlHeld *held, const char *when)
 {
-    bench_say("  %s: %u to %u seeds of policies on a manager, and %u to %u without", when,
-              crawl_fewest(held->grouped, held->managers),
-              crawl_most(held->grouped, held->managers), crawl_fewest(held->free, held->managers),
-              crawl_most(held->free, held->managers));
+    bench_say("  %s: %u to %u seeds on a manager", when, crawl_fewest(held), crawl_most(held));
+}
+
+static void look_even(const Fleet *fleet, const char *when)
+{
+    CrawlHeld *held = held_now(fleet);
+
+    say_even(held, when);
+    crawl_held_free(held);
 }
 
 static void run_join(Fleet *fleet, Step *step)
@@ -212,9 +217,7 @@ static void run_join(Fleet *fleet, Step *step)
     come_to_rest(fleet, step);
     after = held_now(fleet);
     say_even(after, "after that");
-    step->least = crawl_least_free(before) + crawl_least_grouped(before, after);
-    bench_say("  least moves: %u without a policy, %u with", crawl_least_free(before),
-              crawl_least_grouped(before, after));
+    step->least = crawl_least(before, after);
     crawl_held_free(before);
     crawl_held_free(after);
 }
@@ -248,6 +251,7 @@ static void in_fleet(guint size)
     accept_all(&fleet, crawl->seeds, crawl_seed);
     step[PLACED].least = crawl->seeds;
     come_to_rest(&fleet, &step[PLACED]);
+    look_even(&fleet, "placed");
     idle_us[size] = rest_us(&fleet);
     step[DIED].least = die(&fleet, DEAD);
     come_to_rest(&fleet, &step[DIED]);
@@ -278,8 +282,8 @@ static void report(guint s)
               "the same: of folding what was decided and answered, into all indexes (%.1f)",
               us_each(tenth->fold_ns, tenth));
     table_add(bench.table, "s", (double)step->loads / MAX(step->least, 1), "x", NO_AIM, NULL,
-              "the same: %u moves as a multiple of the least there can be, %u", step->loads,
-              step->least);
+              "the same: %u moves as a multiple of the least there can be%s, %u", step->loads,
+              s == JOINED ? " for ending as even" : "", step->least);
 }
 
 void row_seeds(void)

@@ -290,6 +290,22 @@ guint ledger_answered(Ledger *ledger, guint number)
     return n;
 }
 
+guint ledger_granted(Ledger *ledger, guint seed, gint64 since_us)
+{
+    guint n = 0;
+
+    g_mutex_lock(&ledger->mutex);
+    for (guint c = 0; c < ledger->clients->len; c++) {
+        const GArray *answers = ((Client *)ledger->clients->pdata[c])->answers;
+        for (guint i = 0; i < answers->len; i++) {
+            const LedgerAnswer *answer = &g_array_index(answers, LedgerAnswer, i);
+            n += answer->seed == seed && answer->from_us >= since_us ? answer->granted : 0;
+        }
+    }
+    g_mutex_unlock(&ledger->mutex);
+    return n;
+}
+
 /* ---- making and ending ---- */
 
 static void seed_clear(gpointer data)

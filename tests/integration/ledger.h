@@ -41,6 +41,8 @@ void ledger_resume(Ledger *ledger, guint client);
 gint64 ledger_now_us(void);
 /* The last that this client has heard: how many answers so far. */
 guint ledger_answered(Ledger *ledger, guint client);
+/* Of this seed, in requests that began at this moment or later, by whomever; so far. */
+guint ledger_granted(Ledger *ledger, guint seed, gint64 since_us);
 
 /* No more requests; all that is below is for afterwards. */
 void ledger_stop(Ledger *ledger);

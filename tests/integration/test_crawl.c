@@ -590,9 +590,105 @@ static void a_crawl(void **state)
     g_free(crawl);
 }
 
+/* ---- a policy whose seeds are not let go at the same time ---- */
+
+#define SLOW_POLICIES 4
+#define SLOW_MEMBERS  3
+
+static const char *const slow_args[] = {
+    "--lease-ttl", "3s",         "--on-load",
+    "true",        "--on-evict", "sh -c 'case $LEASEHOLD_ITEM in *-01) sleep 1 ;; esac'",
+    NULL};
+
+typedef struct {
+    World *world;
+    guint evicting;
+    char *policy; /* of one that is; g_free */
+} Leaving;
+
+static void find_leaving(const LhObject *object, gpointer data)
+{
+    Leaving *leaving = data;
+    g_autofree char *seed = lh_name_part(object->name, 2);
+
+    if (((const LhAssignment *)object)->action != LH_ACTION_EVICT)
+        return;
+    leaving->evicting++;
+    g_free(leaving->policy);
+    leaving->policy = policy_of(seed);
+}
+
+static gboolean one_leaves(World *world, gpointer data)
+{
+    lh_mirror_foreach(world->mirror, LH_KIND_ASSIGNMENT, find_leaving, data);
+    return ((Leaving *)data)->evicting > 0;
+}
+
+typedef struct {
+    guint live;       /* wanted */
+    const char *none; /* the node that has nothing */
+} Settled;
+
+static gboolean is_settled(World *world, gpointer data)
+{
+    const Settled *settled = data;
+    Shares shares = shares_of(world);
+    const Share *share = g_hash_table_lookup(shares.shares, settled->none);
+    gboolean good = shares.live == settled->live && !shares.elsewhere && !shares.split &&
+                    (share == NULL || share->grouped == 0);
+
+    shares_clear(&shares);
+    return good;
+}
+
+static void put_slow_seed(World *world, const char *policy, const char *number)
+{
+    g_autofree char *key = g_strdup_printf("desired/seeds/%s-%s", policy, number);
+
+    world_putf(world, key, "{\"spec\":{\"url\":\"https://example.org/\",\"throttle\":\"%s\"}}",
+               policy);
+}
+
+/* A manager is drained, policy by policy; another seed comes to one that is on its way. */
+static void all_of_a_policy_moves(void **state)
+{
+    World *world = *state;
+    Leaving leaving = {.world = world};
+    g_autofree char *wrong = NULL;
+
+    manager_start(world, "m-1", lease_arg);
+    agent_start(world, &(AgentOptions){.name = "c-1", .pool = "manager", .extra = slow_args});
+    g_autofree char *from = node_id(world, "c-1", NULL);
+    for (guint i = 0; i < SLOW_POLICIES; i++) {
+        g_autofree char *key = g_strconcat("desired/throttles/", policies[i].name, NULL);
+        world_put(world, key, "{\"spec\":{\"requests\":5,\"period\":\"1m\"}}");
+        for (guint j = 0; j < SLOW_MEMBERS; j++) {
+            g_autofree char *number = g_strdup_printf("%02u", j);
+            put_slow_seed(world, policies[i].name, number);
+        }
+    }
+    world_poll(world, is_settled, &(Settled){SLOW_POLICIES * SLOW_MEMBERS, ""}, "all is live");
+    world_put(world, "desired/settings/seed-allocator", "{\"spec\":{\"autoRebalance\":false}}");
+    agent_start(world, &(AgentOptions){.name = "c-2", .pool = "manager", .extra = slow_args});
+    world_put(world, "desired/nodepolicies/manager/c-1", "{\"spec\":{\"drain\":true}}");
+    world_wait(world, one_leaves, &leaving, "seeds are on their way");
+    put_slow_seed(world, leaving.policy, "99");
+    world_poll(world, is_settled, &(Settled){SLOW_POLICIES * SLOW_MEMBERS + 1, from},
+               "all is live elsewhere");
+
+    g_autoptr(GPtrArray) history = world_history(world, 0);
+    g_autoptr(GPtrArray) loads = holders_read(history, "manager", &wrong);
+    if (wrong != NULL)
+        world_fail(world, "two holders: %s", wrong);
+    print_message("# %u changes, %u loads\n", history->len, loads->len);
+    assert_int_equal(loads->len, 2 * SLOW_POLICIES * SLOW_MEMBERS + 1);
+    g_free(leaving.policy);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(all_of_a_policy_moves, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(a_crawl, world_setup, world_teardown),
     };
 

@@ -166,7 +166,6 @@ typedef struct {
     GHashTable
         *gone_ms; /* "<pool>/<node>" → gint64, since when its registration may have been gone */
     GHashTable *cordoned_ms; /* node name → gint64, by when it was */
-    GHashTable *failing_ms;  /* "<pool>/<node>" → gint64, by when it was said to be in failure */
     GHashTable *edited_ms;   /* Accepted of a service → gint64, its last edit of throughput */
     GHashTable *ids;         /* … of every node that was ever registered */
     GHashTable *epochs;      /* "controller/epoch" that wrote */

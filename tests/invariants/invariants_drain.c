@@ -1,6 +1,6 @@
 /*
  * A replica that leaves a node which is drained, or in failure (onFailure: evict): a second load of it is
- * ordered only while a node that holds it is left so; and what ends one of two copies that is wanted finds
+ * ordered only while a node that holds it, or one in failure that should evict it, is left so; and what ends one of two copies that is wanted finds
  * the other live, on a registered node that is not in failure, and compares that it still is. So neither
  * makes what is live less.
  */
@@ -150,11 +150,10 @@ static void check_second(Inv *inv, const InvCommit *commit, const InvChange *cha
         if (strcmp(names->pdata[i], change->name) == 0 || !inv_place(names->pdata[i], &other))
             continue;
         other_name = names->pdata[i];
-        if (!is_load(inv_get(inv, LH_KIND_ASSIGNMENT, other_name)))
-            continue;
+        gboolean load = is_load(inv_get(inv, LH_KIND_ASSIGNMENT, other_name));
         const LhObject *policy = policy_of(inv, other.host, &policy_name);
         const LhObject *health = health_of(inv, other.node, &health_name);
-        if (is_drained(inv, other.host) &&
+        if (load && is_drained(inv, other.host) &&
             inv_relied_on(inv, INV_DRAIN, commit, LH_KIND_ACCEPTED, policy_name, policy->mod_rev))
             return;
         if (is_failing(inv, other.node) &&

@@ -1,13 +1,13 @@
 /*
  * Where items are: taken from a node only when it answered or is gone,
  * and not before failureGrace; not again right after a failure; two replicas of a snapshot never on one node name; nothing placed
- * beyond a node's bytes and items, nor regular ones in the reserve or restored ones outside it, on a node that is cordoned or in failure, or for something that does not exist.
+ * beyond a node's bytes and items, nor regular ones in the reserve or restored ones outside it, on a cordoned node, or for something that does not exist.
  */
 #include "invariants.h"
 
 #include <string.h>
 
-#define SEEN_MS 60000 /* by then every leader that may act has seen it */
+#define CORDON_MS 60000 /* by then every leader that may act has seen it */
 
 static gboolean unaware(const InvCommit *commit)
 {
@@ -150,16 +150,6 @@ static gboolean moves(const InvCommit *commit, const InvPlace *place, gboolean a
     return FALSE;
 }
 
-/* @since: since when its node should take nothing, NULL: it may. */
-static void check_taken(Inv *inv, const InvCommit *commit, const InvChange *change,
-                        const gint64 *since, const char *what)
-{
-    gint64 late = commit->facts == NULL ? inv->options.late_ms : 0;
-    if (since != NULL && !commit->late && commit->earliest_ms - *since > SEEN_MS + late)
-        inv_fail(inv, INV_PLACEMENT, "%s: its node has been %s for %" G_GINT64_FORMAT " ms",
-                 change->key, what, commit->earliest_ms - *since);
-}
-
 static void check_load(Inv *inv, const InvCommit *commit, const InvChange *change)
 {
     const LhAssignment *load = (const LhAssignment *)change->after;
@@ -178,9 +168,11 @@ static void check_load(Inv *inv, const InvCommit *commit, const InvChange *chang
         check_room(inv, change->name, &place, load->size_bytes);
         check_backoff(inv, change, &place);
     }
-    check_taken(inv, commit, change, g_hash_table_lookup(inv->cordoned_ms, place.host), "cordoned");
-    g_autofree char *node = g_strconcat(INV_POOL "/", place.node, NULL);
-    check_taken(inv, commit, change, g_hash_table_lookup(inv->failing_ms, node), "in failure");
+    const gint64 *since = g_hash_table_lookup(inv->cordoned_ms, place.host);
+    gint64 late = commit->facts == NULL ? inv->options.late_ms : 0;
+    if (since != NULL && !commit->late && commit->earliest_ms - *since > CORDON_MS + late)
+        inv_fail(inv, INV_PLACEMENT, "%s: its node has been cordoned for %" G_GINT64_FORMAT " ms",
+                 change->key, commit->earliest_ms - *since);
 }
 
 /* ---- the end of an assignment; the model is as it was before ---- */

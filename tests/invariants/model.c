@@ -32,7 +32,6 @@ void inv_init(Inv *inv, const InvOptions *options)
         .sizes = table_of((GDestroyNotify)lh_object_unref),
         .gone_ms = table_of(g_free),
         .cordoned_ms = table_of(g_free),
-        .failing_ms = table_of(g_free),
         .edited_ms = table_of(g_free),
         .ids = table_of(NULL),
         .epochs = table_of(NULL),
@@ -62,11 +61,10 @@ void inv_init(Inv *inv, const InvOptions *options)
 
 void inv_clear(Inv *inv)
 {
-    GHashTable *tables[] = {inv->hosts,    inv->items,     inv->pairs,      inv->bytes,
-                            inv->sizes,    inv->uris,      inv->gone_ms,    inv->cordoned_ms,
-                            inv->ids,      inv->epochs,    inv->first_live, inv->created,
-                            inv->left,     inv->edited_ms, inv->failing_ms, inv->said_ms,
-                            inv->moved_ms, inv->large_ms};
+    GHashTable *tables[] = {
+        inv->hosts,   inv->items,       inv->pairs,   inv->bytes,    inv->sizes,      inv->uris,
+        inv->gone_ms, inv->cordoned_ms, inv->ids,     inv->epochs,   inv->first_live, inv->created,
+        inv->left,    inv->edited_ms,   inv->said_ms, inv->moved_ms, inv->large_ms};
     for (guint kind = 0; kind < LH_N_KINDS; kind++)
         g_hash_table_unref(inv->kinds[kind]);
     for (guint i = 0; i < G_N_ELEMENTS(tables); i++)
@@ -113,15 +111,6 @@ static void note_cordon(Inv *inv, const InvChange *change)
         g_hash_table_remove(inv->cordoned_ms, host);
     else if (!g_hash_table_contains(inv->cordoned_ms, host))
         g_hash_table_replace(inv->cordoned_ms, g_strdup(host), boxed(inv->now_ms));
-}
-
-static void note_health(Inv *inv, const InvChange *change)
-{
-    const LhHealth *health = (const LhHealth *)change->after;
-    if (health == NULL || !lh_object_known(&health->o) || health->state != LH_HEALTH_FAILURE)
-        g_hash_table_remove(inv->failing_ms, change->name);
-    else if (!g_hash_table_contains(inv->failing_ms, change->name))
-        g_hash_table_replace(inv->failing_ms, g_strdup(change->name), boxed(inv->now_ms));
 }
 
 /* What a service needs of partitions. */
@@ -343,8 +332,6 @@ void inv_apply(Inv *inv, const InvCommit *commit)
             inv->verify_in -= inv->verify_in > 0;
         } else if (change->kind == LH_KIND_ITEM) {
             note_item(inv, change);
-        } else if (change->kind == LH_KIND_HEALTH) {
-            note_health(inv, change);
         } else if (change->kind == LH_KIND_REPLICA) {
             note_replica(inv, commit, change);
         }
@@ -360,10 +347,10 @@ void inv_apply(Inv *inv, const InvCommit *commit)
 
 void inv_restored(Inv *inv, gint64 now_ms, gint64 wall_ms)
 {
-    GHashTable *tables[] = {inv->hosts,      inv->items,    inv->pairs,       inv->bytes,
-                            inv->uris,       inv->gone_ms,  inv->cordoned_ms, inv->ids,
-                            inv->first_live, inv->created,  inv->left,        inv->failing_ms,
-                            inv->said_ms,    inv->moved_ms, inv->large_ms};
+    GHashTable *tables[] = {inv->hosts,      inv->items,   inv->pairs,       inv->bytes,
+                            inv->uris,       inv->gone_ms, inv->cordoned_ms, inv->ids,
+                            inv->first_live, inv->created, inv->left,        inv->said_ms,
+                            inv->moved_ms,   inv->large_ms};
     inv->now_ms = now_ms;
     inv->wall_ms = wall_ms;
     for (guint kind = 0; kind < LH_N_KINDS; kind++)
@@ -396,8 +383,6 @@ InvChange inv_restored_key(Inv *inv, const LhKv *kv)
         note_size(inv, change.after);
     } else if (change.kind == LH_KIND_ITEM) {
         note_item(inv, &change);
-    } else if (change.kind == LH_KIND_HEALTH) {
-        note_health(inv, &change);
     }
     g_hash_table_replace(inv->kinds[change.kind], g_strdup(change.name),
                          lh_object_ref(change.after));

@@ -585,6 +585,7 @@ struct Sim {
     gboolean calm;         /* no more faults */
     GHashTable *parsed;    /* what was parsed lately; sim_parse.c */
     GHashTable *confirmed; /* plan hash → gint64, revision of its Confirmation in this history */
+    gint64 confirmed_marker; /* newer than etcd, and confirmed in this history; 0: none */
     FakeEtcdBackup *backups[SIM_BACKUPS];
     gint64 backup_ms[SIM_BACKUPS];
     guint64 writes;

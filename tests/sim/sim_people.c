@@ -501,8 +501,13 @@ static void restart_ill(Sim *sim, SimProcess *process, const char *key, gint64 n
     const LhHealth *health = (const LhHealth *)sim_get(sim, LH_KIND_HEALTH, name);
     (void)process;
     (void)number;
-    if (sim_kv(sim, key) == NULL || health == NULL || !lh_object_known(&health->o) ||
-        health->state != LH_HEALTH_FAILURE)
+    if (sim_kv(sim, key) == NULL)
+        return;
+    if (health == NULL || !lh_object_known(&health->o)) {
+        sim_later(sim, 5000, restart_ill, NULL, key, 0);
+        return;
+    }
+    if (health->state != LH_HEALTH_FAILURE)
         return;
     g_hash_table_add(sim->by_hand, g_strdup(strchr(name, '/') + 1));
     sim_delete(sim, key);

@@ -127,8 +127,9 @@ static SimProcess *node_of(Sim *sim, const char *uri)
 }
 
 static gpointer ask(gpointer data, const char *id, const char *uri, gint64 timeout_ms,
-                    LhProbeDone done, gpointer done_data)
+                    gboolean keep, LhProbeDone done, gpointer done_data)
 {
+    (void)keep;
     SimProbes *probes = data;
     Question *question = g_new(Question, 1);
     *question = (Question){

@@ -3,6 +3,7 @@
  * for each controller, every further plan empty, all that is wanted and fits live and searchable, all
  * that is not wanted gone. Operators go on confirming brakes and unparking.
  */
+#include "runtime/record.h"
 #include "sim.h"
 
 #include <string.h>
@@ -382,6 +383,21 @@ static char *restless(Sim *sim)
     return why;
 }
 
+/* What the controllers would do, and why they do nothing. */
+static void tell_plans(Sim *sim)
+{
+    const LhController *const *controllers = lh_controllers();
+    const SimProcess *process = &sim->processes[0];
+    while (process->state != SIM_UP && process->is_manager)
+        process++;
+    for (guint i = 0; controllers[i] != NULL && process->is_manager; i++) {
+        g_autoptr(GString) text = g_string_new(NULL);
+        g_autoptr(LhPlan) plan = lh_runtime_plan(process->runtime, controllers[i], TRUE);
+        lh_plan_append_json(text, controllers[i], plan, FALSE, FALSE, NULL);
+        sim_trace(sim, "plan: %s", text->str);
+    }
+}
+
 static void rest(Sim *sim)
 {
     gint64 end = sim_now(sim) + LONGEST_MS;
@@ -398,9 +414,11 @@ static void rest(Sim *sim)
             rest_since = sim_now(sim);
         else if (sim_now(sim) - rest_since >= QUIET_MS)
             break;
-        if (sim_now(sim) > end)
+        if (sim_now(sim) > end) {
+            tell_plans(sim);
             sim_fail(sim, GROUP, "no rest %d s after the faults ended: %s", LONGEST_MS / 1000,
                      why == NULL ? "never quiet for long" : why);
+        }
     }
 }
 

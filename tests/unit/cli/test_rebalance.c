@@ -10,6 +10,8 @@
 #define CONDITION(type_, status_, revision_, message_)                                            \
     "{\"type\":\"" type_ "\",\"status\":\"" status_ "\",\"reason\":\"X\",\"message\":\"" message_ \
     "\",\"observedRevision\":" revision_ "}"
+#define ORDER(name_, action_, rule_) \
+    "{\"metadata\":{\"name\":\"" name_ "\"},\"action\":\"" action_ "\",\"rule\":\"" rule_ "\"}"
 #define ASKED                                                                           \
     "200 {\"pool\":\"manager\",\"object\":\"settings/seed-allocator\",\"rebalanceAt\":" \
     "\"2026-11-20T21:00:00.000Z\",\"revision\":50}"
@@ -62,27 +64,56 @@ static void test_waits(void **state)
     answers(world, "POST pools/manager:rebalance", ASKED);
     has(world, "settings/seed-allocator",
         SETTINGS("50", CONDITION("Rebalanced", "True", "40", "old news")));
-    sends(world, "settings",
-          "PUT 51 " SETTINGS(
-              "50",
-              CONDITION(
-                  "Valid", "False", "40",
-                  "wrong")) "\n"
-                            "PUT 52 " SETTINGS(
-                                "50",
-                                CONDITION(
-                                    "Rebalanced", "False", "50",
-                                    "2 of 3 moved")) "\n"
-                                                     "PUT 53 {\"metadata\":{\"name\":\"other\"}}\n"
-                                                     "PUT 54 " SETTINGS(
-                                                         "50", CONDITION("Rebalanced", "True", "50",
-                                                                         "3 seeds moved")));
+    sends(
+        world, "settings",
+        "PUT 51 " SETTINGS(
+            "50",
+            CONDITION("Valid", "False", "40",
+                      "wrong")) "\n"
+                                "PUT 52 " SETTINGS(
+                                    "50",
+                                    CONDITION(
+                                        "Rebalanced", "False", "50",
+                                        "asked for")) "\n"
+                                                      "PUT 53 {\"metadata\":{\"name\":\"other\"}}\n"
+                                                      "PUT 54 " SETTINGS(
+                                                          "50", CONDITION("Rebalanced", "True",
+                                                                          "50", "asked for")));
+    sends(
+        world, "assignments",
+        "PUT 51 " ORDER(
+            "manager/m-1/a", "evict",
+            "rebalance") "\n"
+                         "PUT 51 " ORDER(
+                             "manager/m-1/b", "evict",
+                             "moved-with-policy") "\n"
+                                                  "PUT 51 " ORDER(
+                                                      "manager/m-1/c", "evict",
+                                                      "drained") "\n"
+                                                                 "PUT 51 " ORDER(
+                                                                     "manager/m-2/d", "load",
+                                                                     "fewest-seeds") "\n"
+                                                                                     "PUT 51 " ORDER(
+                                                                                         "managers/m-1/e",
+                                                                                         "evict",
+                                                                                         "rebalance") "\n"
+                                                                                                      "PUT 52 " ORDER(
+                                                                                                          "manager/m-1/a",
+                                                                                                          "evict",
+                                                                                                          "rebalance") "\n"
+                                                                                                                       "DELETE 53 {\"name\":\"manager/m-1/a\"}");
     assert_run(0, "rebalance", "manager", "--wait");
     assert_string_equal(world->out, "pools/manager asked to rebalance\n"
-                                    "settings/seed-allocator rebalanced: 3 seeds moved\n");
+                                    "settings/seed-allocator rebalanced: 2 seeds moved\n");
+    assert_true(was_asked(world, "GET assignments watch=true"));
     /* Done before anybody could watch: an answer about a later revision counts too. */
     has(world, "settings/seed-allocator",
-        SETTINGS("60", CONDITION("Rebalanced", "True", "60", "nothing to move")));
+        SETTINGS("60", CONDITION("Rebalanced", "True", "60", "asked for")));
+    sends(world, "assignments", "PUT 51 " ORDER("manager/m-1/a", "evict", "rebalance"));
+    assert_run(0, "rebalance", "manager", "--wait");
+    assert_contains(world->out, "settings/seed-allocator rebalanced: 1 seed moved\n");
+    assert_run(0, "rebalance", "manager", "--wait");
+    assert_contains(world->out, "settings/seed-allocator rebalanced: 0 seeds moved\n");
     assert_run(0, "rebalance", "manager", "--wait", "-o", "name");
     assert_string_equal(world->out, "settings/seed-allocator\n");
 }

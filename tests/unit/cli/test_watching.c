@@ -37,6 +37,33 @@ static void test_get_watch_begins_empty(void **state)
     assert_true(g_str_has_prefix(world->err, "no services yet\n"));
 }
 
+/* What changes beside the columns gives no second row; with -o json it does. */
+static void test_get_watch_repeats_nothing(void **state)
+{
+    World *world = *state;
+    static const char events[] =
+        "PUT 101 {\"metadata\":{\"name\":\"a\"},\"spec\":{\"owner\":\"me\"}}\n"
+        "PUT 102 {\"metadata\":{\"name\":\"a\"},\"spec\":{\"owner\":\"me\",\"x\":1}}\n"
+        "PUT 103 {\"metadata\":{\"name\":\"b\"},\"spec\":{\"owner\":\"me\"}}\n"
+        "PUT 104 {\"metadata\":{\"name\":\"a\"},\"spec\":{\"owner\":\"you\"}}\n"
+        "DELETE 105 {\"metadata\":{\"name\":\"a\"},\"spec\":{\"owner\":\"you\"}}\n"
+        "PUT 106 {\"metadata\":{\"name\":\"a\"},\"spec\":{\"owner\":\"you\"}}";
+    static const char *const rows[] = {"PUT      a      me ", "PUT      b      me ",
+                                       "PUT      a      you ", "DELETE   a      you ",
+                                       "PUT      a      you "};
+    world->refuses = TRUE;
+    watch_once(world, "services", events);
+    assert_run(4, "get", "services", "-w");
+    g_auto(GStrv) lines = g_strsplit(world->out, "\n", -1);
+    assert_int_equal(g_strv_length(lines), G_N_ELEMENTS(rows) + 2);
+    for (guint i = 0; i < G_N_ELEMENTS(rows); i++)
+        assert_row(lines[i + 1], rows[i]);
+    watch_once(world, "services", events);
+    assert_run(4, "get", "services", "-w", "-o", "json");
+    g_auto(GStrv) all = g_strsplit(world->out, "\n", -1);
+    assert_int_equal(g_strv_length(all), 6 + 1);
+}
+
 static void test_get_watch(void **state)
 {
     World *world = *state;
@@ -250,10 +277,15 @@ static void test_wait_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        test_case(test_get_watch),          test_case(test_events_watch),
-        test_case(test_wait_object),        test_case(test_wait_hopeless),
-        test_case(test_wait_live),          test_case(test_wait_gap),
-        test_case(test_wait_again),         test_case(test_get_watch_begins_empty),
+        test_case(test_get_watch),
+        test_case(test_events_watch),
+        test_case(test_wait_object),
+        test_case(test_wait_hopeless),
+        test_case(test_wait_live),
+        test_case(test_wait_gap),
+        test_case(test_wait_again),
+        test_case(test_get_watch_begins_empty),
+        test_case(test_get_watch_repeats_nothing),
         test_case(test_events_watch_table),
     };
     return cmocka_run_group_tests_name("cli/watching", tests, NULL, NULL);

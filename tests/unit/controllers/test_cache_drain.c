@@ -225,6 +225,7 @@ static void a_copy_on_a_failing_node_is_not_what_stays(void **state)
     put(world, "decided/health/cache/b-00000001", "{\"state\":\"failure\",\"since\":1}");
     run(world, "cache-evictor");
     assert_int_equal(order_of(world, "a-00000001", "s000.default.0")->action, LH_ACTION_LOAD);
+    assert_int_equal(order_of(world, "b-00000001", "s000.default.0")->action, LH_ACTION_EVICT);
 }
 
 static void two_drained_nodes_move_to_the_third(void **state)

@@ -110,6 +110,9 @@ static void loaded_elsewhere_first_and_evicted_when_that_is_live(void **state)
     assert_int_equal(held(world, "b-00000001"), 2); /* maxConcurrentLoads */
     assert_evacuated(world, LH_CONDITION_FALSE, "Moving", "5 left, 5 on their way");
     assert_string_equal(order_of(world, "b-00000001", "s000.default.0")->rule, "node-in-failure");
+    answer(world, "b-00000001/s000.default.0", "loading");
+    run_all(world);
+    assert_true(is_load(order_of(world, "a-00000001", "s000.default.0")));
     for (int round = 0; round < 50; round++) {
         for (guint i = 0; i < 5; i++) {
             g_autofree char *item = g_strdup_printf("s%03u.default.0", i);
@@ -167,6 +170,46 @@ static void a_node_that_answers_nothing_keeps_its_orders_until_it_is_gone(void *
     assert_null(order_of(world, "a-00000001", "s000.default.0"));
     assert_int_equal(held(world, "b-00000001"), 1);
     assert_null(lookf(world, "decided/status/" SAID));
+}
+
+/* What is ordered away there, and is nowhere else any more, does not wait for a node that answers nothing. */
+static void what_is_wanted_again_does_not_wait_for_its_answer(void **state)
+{
+    static const char *const cases[] = {"the copy elsewhere is lost", "it is wanted again",
+                                        "it was taken back"};
+
+    (void)state;
+    for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autoptr(World) world = with_a_and_b(1, 10);
+        put_node(world, "c-00000001", 1000, 0, "");
+        if (i == 0) {
+            fails(world, "a-00000001");
+            run_all(world);
+            answer(world, "b-00000001/s000.default.0", "live");
+            run_all(world);
+            lose_node(world, "b-00000001");
+            run_all(world);
+            world->now_ms += 2 * MINUTE; /* failureGrace */
+        } else if (i == 2) {
+            answer(world, "a-00000001/s000.default.0", "loading");
+            world->now_ms += HOUR;
+            run(world, "cluster-monitor");
+            fails(world, "a-00000001");
+        } else {
+            put_service(world, "api", "%s", "\"cache\":{\"sets\":[\"blue\"]}");
+            run(world, "cache-evictor");
+            fails(world, "a-00000001");
+            put_service(world, "api", "%s", "");
+        }
+        assert_false(is_load(order_of(world, "a-00000001", "s000.default.0")));
+        run_all(world);
+        if (copies(world, "s000.default.0", FALSE) != 1)
+            fail_msg("%s, and it is loaded nowhere", cases[i]);
+        /* Its answer ends that order, and no more. */
+        settle(world);
+        assert_null(order_of(world, "a-00000001", "s000.default.0"));
+        assert_int_equal(copies(world, "s000.default.0", TRUE), 1);
+    }
 }
 
 static void what_is_loading_there_is_not_given_up_either(void **state)
@@ -237,6 +280,8 @@ static void what_undoes_it(void **state)
          "{\"revision\":1,\"acceptedAt\":1,\"spec\":{\"paused\":true}}", 2, 2},
         {"decided/accepted/settings/failure-detector", "spoilt", 2, 2},
         {"decided/health/cache/a-00000001", "spoilt", 4, 2},
+        {"decided/health/cache/a-00000001",
+         "{\"state\":\"failure\",\"since\":1,\"missingSince\":1}", 2, 2}, /* of a lost one */
     };
 
     (void)state;
@@ -385,6 +430,55 @@ static void a_load_that_fails_elsewhere_waits(void **state)
     assert_null(look(world, "decided/retries/cache/s000.default.0"));
 }
 
+/* However it ends elsewhere: the next attempt is not made in the plan that takes the end of the last one. */
+static void what_ended_elsewhere_is_taken_before_the_next_attempt(void **state)
+{
+    static const struct {
+        const char *what;
+        gboolean taken_back, drained, failing; /* b: its order, its host, itself */
+        const char *answer;
+    } rows[] = {
+        {"taken back", TRUE, FALSE, FALSE, "evicted"},
+        {"taken back, drained", TRUE, TRUE, FALSE, "evicted"},
+        {"taken back, failing", TRUE, FALSE, TRUE, "evicted"},
+        {"failed", FALSE, FALSE, FALSE, "failed"},
+        {"failed, drained", FALSE, TRUE, FALSE, "failed"},
+        {"failed, failing", FALSE, FALSE, TRUE, "failed"},
+    };
+
+    (void)state;
+    for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+        g_autoptr(World) world = with_a_and_b(1, 10);
+        fails(world, "a-00000001");
+        run(world, "cache-assigner");
+        if (rows[i].taken_back) {
+            answer(world, "b-00000001/s000.default.0", "loading");
+            world->now_ms += HOUR;
+            run(world, "cluster-monitor");
+            assert_false(is_load(order_of(world, "b-00000001", "s000.default.0")));
+        }
+        put_node(world, "c-00000001", 1000, 0, "");
+        run(world, "failure-detector");
+        if (rows[i].taken_back && !rows[i].failing) {
+            run(world, "cache-assigner"); /* its answer comes first */
+            assert_int_equal(copies(world, "s000.default.0", FALSE), 1);
+        }
+        if (rows[i].drained)
+            put(world, "desired/nodepolicies/cache/b", "{\"spec\":{\"drain\":true}}");
+        run(world, "admission");
+        if (rows[i].failing)
+            fails(world, "b-00000001");
+        answer(world, "b-00000001/s000.default.0", rows[i].answer);
+        run(world, "cache-assigner");
+        assert_non_null(look(world, "decided/retries/cache/s000.default.0"));
+        if (copies(world, "s000.default.0", FALSE) != 1)
+            fail_msg("%s: tried again at once", rows[i].what);
+        world->now_ms += MINUTE;
+        run(world, "cache-assigner");
+        assert_non_null(order_of(world, "c-00000001", "s000.default.0"));
+    }
+}
+
 static void restored_ones_move_within_the_reserve(void **state)
 {
     g_autoptr(World) world = world_new();
@@ -481,6 +575,25 @@ static void a_node_that_goes_in_the_middle_is_a_lost_one(void **state)
     assert_null(lookf(world, "decided/status/" SAID));
 }
 
+/* The node that was to take it is lost and comes back: what the failing one has keeps nothing from going there. */
+static void a_target_that_comes_back_goes_on(void **state)
+{
+    g_autoptr(World) world = with_a_and_b(1, 10);
+
+    (void)state;
+    fails(world, "a-00000001");
+    run(world, "cache-assigner");
+    assert_true(is_load(order_of(world, "b-00000001", "s000.default.0")));
+    lose_node(world, "b-00000001");
+    put_node(world, "b-00000002", 1000, 0, "");
+    run(world, "cache-assigner");
+    assert_true(is_load(order_of(world, "b-00000002", "s000.default.0")));
+    assert_true(is_load(order_of(world, "a-00000001", "s000.default.0")));
+    settle(world);
+    assert_int_equal(held(world, "a-00000001"), 0);
+    assert_int_equal(held(world, "b-00000002"), 1);
+}
+
 /* It was the detector's brake that weighed whether so many are ill; here nothing is lost. */
 static void the_brake_does_not_count_what_moves(void **state)
 {
@@ -491,6 +604,29 @@ static void the_brake_does_not_count_what_moves(void **state)
     settle(world);
     assert_int_equal(held(world, "a-00000001"), 0);
     assert_null(look(world, "decided/brakes/cache-evictor"));
+}
+
+/* Nor do they stand in the ledger for what is reserved and not ordered yet. */
+static void what_moves_is_not_what_was_reserved(void **state)
+{
+    g_autoptr(World) world = with_a_and_b(40, 10);
+
+    (void)state;
+    put_settings(world, "cache-assigner",
+                 "\"restoreReservePercent\":0,\"maxConcurrentLoads\":1000");
+    fails(world, "a-00000001");
+    run(world, "cache-assigner");
+    nodes_answer(world);
+    for (guint i = 0; i < 5; i++) { /* ten copies: as many as may go */
+        g_autofree char *key = g_strdup_printf("published/snapshots/s%03u", i);
+        del(world, key);
+    }
+    run(world, "cache-evictor");
+    assert_null(look(world, "decided/brakes/cache-evictor"));
+    for (guint i = 0; i < 40; i++) {
+        g_autofree char *item = g_strdup_printf("s%03u.default.0", i);
+        assert_int_equal(copies(world, item, TRUE), i < 5 ? 0 : 1);
+    }
 }
 
 static void a_restored_etcd_stops_it(void **state)
@@ -667,42 +803,13 @@ static void what_waits_for_probation_says_so(void **state)
     assert_int_equal(held(world, "b-00000001"), 8);
 }
 
-/* The copy that was begun elsewhere took too long and was taken back: that attempt failed, and the plan that
- * says so begins no other one. */
-static void what_took_too_long_elsewhere_waits_for_its_retry(void **state)
-{
-    g_autoptr(World) world = with_a_and_b(1, 10);
-    const char *item = "s000.default.0",
-               *second = "decided/assignments/cache/b-00000001/s000.default.0";
-    const LhAssignment *order;
-
-    (void)state;
-    put_node(world, "c-00000001", 1000, 0, "");
-    fails(world, "a-00000001");
-    run_all(world);
-    if (order_of(world, "b-00000001", item) == NULL)
-        second = "decided/assignments/cache/c-00000001/s000.default.0";
-    order = look(world, second);
-    assert_true(is_load(order));
-    putf(
-        world, second,
-        "{\"action\":\"evict\",\"rule\":\"stuck-loading\",\"snapshot\":\"s000\",\"sizeBytes\":10}");
-    answer(world, second + strlen("decided/assignments/cache/"), "evicted");
-    run(world, "cache-assigner");
-    assert_non_null(look(world, "decided/retries/cache/s000.default.0"));
-    assert_int_equal(copies(world, item, FALSE), 1); /* on the node in failure */
-    world->now_ms += MINUTE;
-    run(world, "cache-assigner");
-    assert_int_equal(copies(world, item, FALSE), 2);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loaded_elsewhere_first_and_evicted_when_that_is_live),
-        cmocka_unit_test(what_took_too_long_elsewhere_waits_for_its_retry),
         cmocka_unit_test(its_own_word_is_taken_and_taken_back),
         cmocka_unit_test(a_node_that_answers_nothing_keeps_its_orders_until_it_is_gone),
+        cmocka_unit_test(what_is_wanted_again_does_not_wait_for_its_answer),
         cmocka_unit_test(what_is_loading_there_is_not_given_up_either),
         cmocka_unit_test(without_room_it_stays_and_says_so),
         cmocka_unit_test(with_no_other_node_it_serves_on),
@@ -712,11 +819,14 @@ int main(void)
         cmocka_unit_test(what_it_relies_on_is_compared),
         cmocka_unit_test(a_copy_on_another_bad_node_is_not_what_stays),
         cmocka_unit_test(a_load_that_fails_elsewhere_waits),
+        cmocka_unit_test(what_ended_elsewhere_is_taken_before_the_next_attempt),
         cmocka_unit_test(restored_ones_move_within_the_reserve),
         cmocka_unit_test(twins_stay_apart_and_find_the_zone_that_is_left),
         cmocka_unit_test(a_paused_service_and_what_does_not_parse_are_left_alone),
         cmocka_unit_test(a_node_that_goes_in_the_middle_is_a_lost_one),
+        cmocka_unit_test(a_target_that_comes_back_goes_on),
         cmocka_unit_test(the_brake_does_not_count_what_moves),
+        cmocka_unit_test(what_moves_is_not_what_was_reserved),
         cmocka_unit_test(a_restored_etcd_stops_it),
         cmocka_unit_test(it_is_explained),
         cmocka_unit_test(half_of_the_mean_on_probation),

@@ -664,6 +664,50 @@ static void the_digest_tells_when_the_errands_change(void **state)
     }
 }
 
+/* A manager that is cut off hears of one node after the other that it has missed its probe thrice. */
+static void others_that_miss_too_are_waited_for(void **state)
+{
+    g_autoptr(World) world = world_new();
+
+    (void)state;
+    for (guint i = 0; i < 5; i++) {
+        g_autofree char *key = g_strdup_printf("cache/n%u-00000001", i);
+        put_probed(world, key, "online");
+    }
+    run(world, "failure-detector");
+    for (gint64 misses = 1; misses <= 3; misses++)
+        for (guint i = 0; i < 5; i++) {
+            g_autofree char *key = g_strdup_printf("cache/n%u-00000001", i);
+            saw(world, key, misses);
+            run(world, "failure-detector");
+            assert_int_equal(in_failure(world, 5), 0);
+            assert_int_equal(look(world, "decided/brakes/failure-detector") != NULL,
+                             misses == 3 && i > 0);
+        }
+    /* One after the other is well again. The last one is condemned when it has been probed since, too. */
+    for (guint i = 1; i < 5; i++) {
+        g_autofree char *key = g_strdup_printf("cache/n%u-00000001", i);
+        saw(world, key, 0);
+        run(world, "failure-detector");
+    }
+    const LhBrake *brake = look(world, "decided/brakes/failure-detector");
+    assert_non_null(brake);
+    assert_int_equal(in_failure(world, 5), 0);
+    world->now_ms = brake->since + 5000 + 2 * 2000;
+    run(world, "failure-detector");
+    assert_null(look(world, "decided/brakes/failure-detector"));
+    assert_int_equal(in_failure(world, 5), 1);
+    /* Nor does one that misses once in a while keep it from that. */
+    saw(world, "cache/n1-00000001", 1);
+    saw(world, "cache/n2-00000001", 3);
+    run(world, "failure-detector");
+    assert_int_equal(in_failure(world, 5), 1);
+    saw(world, "cache/n1-00000001", 0);
+    world->now_ms += 15000; /* the first does not count any more */
+    run(world, "failure-detector");
+    assert_int_equal(in_failure(world, 5), 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -692,6 +736,7 @@ int main(void)
         cmocka_unit_test(who_came_back_counts),
         cmocka_unit_test(the_end_of_a_lease_is_told_when_it_has_ended),
         cmocka_unit_test(nodes_are_counted_by_what_the_cluster_holds_them_for),
+        cmocka_unit_test(others_that_miss_too_are_waited_for),
         cmocka_unit_test(a_failure_without_a_reason_is_no_probes),
     };
 

@@ -761,7 +761,10 @@ static void check_leaving(History *h)
     leave_node(h, name, TRUE);
     for (int i = 0; i < 150; i++) {
         do_controller(h);
-        do_answer(h);
+        if (chance(h, 80))
+            do_answer(h);
+        else
+            nodes_answer(h->world);
         if (chance(h, 3))
             leave_node(h, name, chance(h, 50));
     }
