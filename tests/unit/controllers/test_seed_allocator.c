@@ -304,6 +304,7 @@ static void assert_missing(World *world, const char *message)
 static void why_nothing_takes_it_is_said(void **state)
 {
     g_autoptr(World) world = world_new();
+    const LhCondition *waits;
 
     (void)state;
     accept_seed(world, "a", NULL, "started");
@@ -316,7 +317,11 @@ static void why_nothing_takes_it_is_said(void **state)
         "{\"revision\":1,\"acceptedAt\":1,\"spec\":{}}");
     accept_seed(world, "b", NULL, "started");
     accept_seed(world, "c", NULL, "started");
+    settings(world, "{\"rebalanceAt\":\"2026-01-01T00:00:00Z\"}");
     assert_missing(world, "2 seeds have no manager: none has room");
+    waits = condition_of(world, "settings/" NAME "/" NAME, "Rebalanced");
+    assert_int_equal(waits->status, LH_CONDITION_FALSE);
+    assert_string_equal(waits->message, "2 seeds have no manager: none has room");
     leave_pool(world, LH_POOL_MANAGER, "m-00000001");
     say_health(world, LH_POOL_MANAGER, "m-00000001", "failed");
     assert_missing(world, "3 seeds have no manager: no manager is there");
