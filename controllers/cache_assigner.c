@@ -218,13 +218,13 @@ static void drop_lost(Round *round, const LhFleetAssignment *assignment, const c
     lh_plan_end(round->plan);
 }
 
-/* It is assigned to a node that is there, and that is not drained. */
+/* It is assigned to a node that is there, and may stay there. */
 static gboolean is_elsewhere(const LhFleetReplica *replica)
 {
     for (guint i = 0; i < replica->assignments->len; i++) {
         const LhFleetAssignment *other = g_ptr_array_index(replica->assignments, i);
         if (lh_fleet_load(other) != NULL && !lh_fleet_node_gone(other->node) &&
-            !other->node->host->draining)
+            !lh_fleet_leaving(other->node))
             return TRUE;
     }
     return FALSE;
@@ -378,7 +378,7 @@ static void add_holder(const LhFleetNode *node, const char *set, GPtrArray *host
     const LhNode *object = (const LhNode *)node->object;
 
     g_ptr_array_add(hosts, node->host->name);
-    if (node->host->draining)
+    if (lh_fleet_leaving(node))
         return; /* soon its zone has none of it */
     if (object != NULL && lh_object_known(&object->o) && object->zone != NULL &&
         g_strcmp0(object->set == NULL ? "default" : object->set, set) == 0)
@@ -440,15 +440,22 @@ static const char *const wait_texts[] = {
     [LH_WAIT_BYTES] = "no node has so many bytes free",
     [LH_WAIT_ITEMS] = "no node may hold an item more",
     [LH_WAIT_DISTINCT] = "only nodes that hold this snapshot already have room",
+    [LH_WAIT_PROBATION] = "only nodes on probation have room, and those have their half of a share",
     [LH_WAIT_NODES] = "its set has no node that takes work",
 };
+
+/* It waits for time, not for room. */
+static gboolean has_room(LhPlaceRule rule)
+{
+    return rule == LH_WAIT_SLOT || rule == LH_WAIT_PROBATION;
+}
 
 static void note_waiting(Round *round, const LhFleetReplica *replica, LhPlaceRule rule)
 {
     lh_plan_note(round->plan, LH_KIND_REPLICA, replica->name, lh_place_rule_id(rule),
                  "set %s, %" G_GINT64_FORMAT " bytes: %s", replica->set,
                  lh_fleet_replica_bytes(replica), wait_texts[rule]);
-    if (rule != LH_WAIT_SLOT) {
+    if (!has_room(rule)) {
         Scattered *sum = g_hash_table_lookup(round->scattered, replica->set);
         if (sum == NULL) {
             sum = g_new0(Scattered, 1);
@@ -536,28 +543,30 @@ static void place_waiting(Round *round)
     }
 }
 
-/* ---- moving what is on drained nodes ---- */
+/* ---- moving what is on nodes that are drained, or in failure ---- */
 
 static void move(Round *round, const LhFleetReplica *replica, const LhFleetAssignment *source)
 {
-    const char *from = source->node->host->name;
+    const LhFleetNode *left = source->node;
+    const char *from = left->host->draining ? left->host->name : left->id;
+    const char *words = lh_drain_words(left);
     LhPlaceAnswer answer = find_place(round, replica);
     g_autofree char *reason = NULL;
     const LhFleetNode *node;
 
     if (answer.node_id == NULL) {
         lh_plan_note(round->plan, LH_KIND_REPLICA, replica->name, lh_place_rule_id(answer.rule),
-                     "node %s is drained, it stays there meanwhile: %s", from,
+                     "node %s %s, it stays there meanwhile: %s", from, words,
                      wait_texts[answer.rule]);
-        if (answer.rule != LH_WAIT_SLOT)
+        if (!has_room(answer.rule))
             lh_drain_tally_add(round->drains, replica, LH_DRAIN_NO_ROOM, wait_texts[answer.rule]);
         return;
     }
     node = g_hash_table_lookup(round->fleet->nodes, answer.node_id);
-    reason = g_strdup_printf("node %s is drained; evicted there once it is live here", from);
+    reason = g_strdup_printf("node %s %s; evicted there once it is live here", from, words);
     lh_plan_begin(round->plan);
-    load(round, replica, node, LH_RULE_DRAINED, reason);
-    lh_drain_rely_on_source(round->plan, source);
+    load(round, replica, node, lh_drain_rule(left), reason);
+    lh_drain_rely_on_source(round->plan, round->fleet, source);
     lh_plan_end(round->plan);
     remember_placed(round, replica, node);
 }
@@ -575,7 +584,7 @@ static void plan_moves(Round *round)
             return;
         if (source == NULL && why != NULL) {
             lh_plan_note(round->plan, LH_KIND_REPLICA, replica->name, "left-alone",
-                         "its node is drained, it stays there meanwhile: %s", why);
+                         "its node shall be left, it stays there meanwhile: %s", why);
             lh_drain_tally_add(round->drains, replica, LH_DRAIN_LEFT, why);
         } else if (source != NULL && held_back(round, replica)) {
             const LhRetry *retry = (const LhRetry *)replica->retry;

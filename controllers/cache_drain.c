@@ -1,6 +1,7 @@
-/* See cache_drain.h. Which copy moves, which stays, and what is said of a host until it is empty. */
+/* See cache_drain.h. Which copy moves, which stays, and what is said of host and node until they are empty. */
 #include "controllers/cache_drain.h"
 
+#include "base/planted.h"
 #include "controllers/cache_rules.h"
 
 #include <string.h>
@@ -8,7 +9,18 @@
 gboolean lh_drain_is_move(const LhAssignment *order)
 {
     return g_strcmp0(order->rule, LH_RULE_DRAINED) == 0 ||
+           g_strcmp0(order->rule, LH_RULE_FAILING) == 0 ||
            g_strcmp0(order->rule, LH_RULE_DOUBLED) == 0;
+}
+
+const char *lh_drain_rule(const LhFleetNode *node)
+{
+    return node->host->draining ? LH_RULE_DRAINED : node->failing ? LH_RULE_FAILING : NULL;
+}
+
+const char *lh_drain_words(const LhFleetNode *node)
+{
+    return node->host->draining ? "is drained" : node->failing ? "is in failure" : NULL;
 }
 
 /* A load whose node is registered, as far as that is known. */
@@ -17,16 +29,16 @@ static gboolean is_held(const LhFleetAssignment *assignment)
     return lh_fleet_load(assignment) != NULL && !lh_fleet_node_gone(assignment->node);
 }
 
-static gboolean is_drained(const LhFleetAssignment *assignment)
+static gboolean is_leaving(const LhFleetAssignment *assignment)
 {
-    return assignment->node->host->draining;
+    return lh_fleet_leaving(assignment->node);
 }
 
 /* Of two loads the one that is kept, as far as that depends on no answer. */
 static gboolean stays_rather(const LhFleetAssignment *one, const LhFleetAssignment *other)
 {
-    if (is_drained(one) != is_drained(other))
-        return is_drained(other);
+    if (is_leaving(one) != is_leaving(other))
+        return is_leaving(other);
     if (one->object->create_rev != other->object->create_rev)
         return one->object->create_rev < other->object->create_rev;
     return strcmp(one->key, other->key) < 0;
@@ -40,6 +52,17 @@ static const char *in_the_way(const LhFleet *fleet, const LhFleetReplica *replic
         return lh_cache_fate_text(&replica->fate);
     return lh_fleet_replica_placeable(fleet, replica) ? NULL
                                                       : "its snapshot may not be cached any more";
+}
+
+/* It ends in this plan, or will: that may say that the next attempt waits. */
+static gboolean is_ending(const LhFleetAssignment *assignment)
+{
+    int answer = lh_fleet_answer(assignment);
+
+    if (answer == LH_ITEM_FAILED || answer == LH_ITEM_EVICTED || answer == LH_ITEM_DONE)
+        return TRUE;
+    return !assignment->node->failing &&
+           g_strcmp0(((const LhAssignment *)assignment->object)->rule, LH_RULE_STUCK_LOADING) == 0;
 }
 
 const LhFleetAssignment *lh_drain_source(const LhFleet *fleet, const LhFleetReplica *replica,
@@ -56,11 +79,15 @@ const LhFleetAssignment *lh_drain_source(const LhFleet *fleet, const LhFleetRepl
             *why = "an assignment of it does not parse";
             return NULL;
         }
-        if (lh_fleet_load(assignment) == NULL)
+        if (is_ending(assignment))
+            return NULL;
+        if (lh_fleet_load(assignment) == NULL && !assignment->node->failing)
             continue;
-        if (!is_drained(assignment))
+        if (!is_leaving(assignment))
             return NULL; /* even of a lost node, which may be back in time */
-        if (is_held(assignment) && (source == NULL || stays_rather(assignment, source)))
+        /* A node in failure may never answer that it has evicted it. */
+        if ((is_held(assignment) || assignment->node->failing) &&
+            (source == NULL || stays_rather(assignment, source)))
             source = assignment;
     }
     if (source == NULL || replica->fate.type == LH_FATE_GO || replica->fate.due_ms <= now_ms)
@@ -76,10 +103,30 @@ static void rely_on_policy(LhPlan *plan, const LhFleetHost *host)
     lh_plan_rely(plan, LH_KIND_ACCEPTED, name, host->policy == NULL ? 0 : host->policy->mod_rev);
 }
 
-void lh_drain_rely_on_source(LhPlan *plan, const LhFleetAssignment *source)
+static void rely_on_health(LhPlan *plan, const LhFleetNode *node)
+{
+    g_autofree char *name = g_strconcat(LH_POOL_CACHE "/", node->id, NULL);
+
+    lh_plan_rely(plan, LH_KIND_HEALTH, name, node->health == NULL ? 0 : node->health->mod_rev);
+}
+
+/* That @node is left: its policy, and what makes it failing. */
+static void rely_on_leaving(LhPlan *plan, const LhFleet *fleet, const LhFleetNode *node)
+{
+    const LhObject *detector = g_hash_table_lookup(fleet->settings, "failure-detector");
+
+    rely_on_policy(plan, node->host);
+    if (!node->failing)
+        return;
+    rely_on_health(plan, node);
+    lh_plan_rely(plan, LH_KIND_ACCEPTED, "settings/failure-detector",
+                 detector == NULL ? 0 : detector->mod_rev);
+}
+
+void lh_drain_rely_on_source(LhPlan *plan, const LhFleet *fleet, const LhFleetAssignment *source)
 {
     lh_plan_rely(plan, LH_KIND_ASSIGNMENT, source->object->name, source->object->mod_rev);
-    rely_on_policy(plan, source->node->host);
+    rely_on_leaving(plan, fleet, source->node);
 }
 
 /* ---- evicting here ---- */
@@ -90,10 +137,20 @@ static gboolean may_stay(const LhFleetAssignment *assignment)
     const LhHealth *health = (const LhHealth *)node->health;
 
     if (!is_held(assignment) || !lh_object_known(node->object) ||
+        ((const LhNode *)node->object)->state == LH_NODE_ERROR ||
         lh_fleet_answer(assignment) != LH_ITEM_LIVE)
         return FALSE;
     return health == NULL || (lh_object_known(&health->o) && health->state != LH_HEALTH_FAILURE &&
                               health->state != LH_HEALTH_FAILED);
+}
+
+/* One of its copies is on a node in failure. */
+static gboolean on_failing(const LhFleetReplica *replica)
+{
+    for (guint i = 0; i < replica->assignments->len; i++)
+        if (((LhFleetAssignment *)g_ptr_array_index(replica->assignments, i))->node->failing)
+            return TRUE;
+    return FALSE;
 }
 
 const LhFleetAssignment *lh_drain_stayer(const LhFleetReplica *replica)
@@ -102,6 +159,9 @@ const LhFleetAssignment *lh_drain_stayer(const LhFleetReplica *replica)
 
     for (guint i = 0; i < replica->assignments->len; i++) {
         const LhFleetAssignment *assignment = g_ptr_array_index(replica->assignments, i);
+        if (LH_BUG(FAILED_EVICTED_FIRST) && is_held(assignment) && assignment->item != NULL &&
+            !is_leaving(assignment) && on_failing(replica))
+            return assignment;
         if (may_stay(assignment) && (best == NULL || stays_rather(assignment, best)))
             best = assignment;
     }
@@ -112,24 +172,27 @@ gboolean lh_drain_ends(const LhFleetAssignment *assignment, const LhFleetAssignm
 {
     if (assignment == stayer || !is_held(assignment))
         return FALSE;
-    return is_drained(assignment) || !is_drained(stayer);
+    if (is_leaving(assignment))
+        return TRUE;
+    /* Of a node whose health does not parse nobody can say that its copy should not be what stays. */
+    return !is_leaving(stayer) &&
+           (assignment->node->health == NULL || lh_object_known(assignment->node->health));
 }
 
-void lh_drain_rely_on_stayer(LhPlan *plan, const LhFleetAssignment *target,
+void lh_drain_rely_on_stayer(LhPlan *plan, const LhFleet *fleet, const LhFleetAssignment *target,
                              const LhFleetAssignment *stayer)
 {
     g_autofree char *node = g_strconcat(LH_POOL_CACHE "/", stayer->node->id, NULL);
-    const LhObject *health = stayer->node->health;
 
     lh_plan_rely(plan, LH_KIND_ASSIGNMENT, stayer->object->name, stayer->object->mod_rev);
     lh_plan_rely(plan, LH_KIND_ITEM, stayer->item->name, stayer->item->mod_rev);
     lh_plan_rely(plan, LH_KIND_NODE, node, stayer->node->object->mod_rev);
-    lh_plan_rely(plan, LH_KIND_HEALTH, node, health == NULL ? 0 : health->mod_rev);
-    rely_on_policy(plan, target->node->host);
+    rely_on_health(plan, stayer->node);
+    rely_on_leaving(plan, fleet, target->node);
     rely_on_policy(plan, stayer->node->host);
 }
 
-/* ---- the condition Drained ---- */
+/* ---- the conditions Drained and Evacuated ---- */
 
 typedef struct {
     guint waits[LH_DRAIN_LEFT + 1];
@@ -137,7 +200,7 @@ typedef struct {
 } Row;
 
 struct LhDrainTally {
-    GHashTable *rows; /* LhFleetHost -> Row */
+    GHashTable *rows; /* LhFleetHost and LhFleetNode -> Row */
 };
 
 LhDrainTally *lh_drain_tally_new(void)
@@ -156,32 +219,40 @@ void lh_drain_tally_free(LhDrainTally *tally)
     g_free(tally);
 }
 
+static void add_wait(LhDrainTally *tally, gconstpointer left, LhDrainWait wait, const char *why)
+{
+    Row *row = g_hash_table_lookup(tally->rows, left);
+
+    if (row == NULL) {
+        row = g_new0(Row, 1);
+        g_hash_table_insert(tally->rows, (gpointer)left, row);
+    }
+    row->waits[wait]++;
+    row->why[wait] = why;
+}
+
 void lh_drain_tally_add(LhDrainTally *tally, const LhFleetReplica *replica, LhDrainWait wait,
                         const char *why)
 {
     for (guint i = 0; i < replica->assignments->len; i++) {
         const LhFleetAssignment *assignment = g_ptr_array_index(replica->assignments, i);
-        Row *row;
-        if (!is_held(assignment) || !is_drained(assignment))
+        if (!is_held(assignment))
             continue;
-        row = g_hash_table_lookup(tally->rows, assignment->node->host);
-        if (row == NULL) {
-            row = g_new0(Row, 1);
-            g_hash_table_insert(tally->rows, assignment->node->host, row);
-        }
-        row->waits[wait]++;
-        row->why[wait] = why;
+        if (assignment->node->host->draining)
+            add_wait(tally, assignment->node->host, wait, why);
+        if (assignment->node->failing)
+            add_wait(tally, assignment->node, wait, why);
     }
 }
 
-static char *left_text(const LhFleetHost *host, const Row *row)
+static char *left_text(gint64 items, const Row *row)
 {
     static const char *const texts[] = {
         [LH_DRAIN_NO_ROOM] = "have no room elsewhere",
         [LH_DRAIN_FAILING] = "could not be loaded elsewhere",
         [LH_DRAIN_LEFT] = "are left alone",
     };
-    gint64 items = host->used_items + host->restored_items, moving = items;
+    gint64 moving = items;
     GString *text = g_string_new(NULL);
 
     g_string_append_printf(text, "%" G_GINT64_FORMAT " left", items);
@@ -204,43 +275,72 @@ static const char *left_reason(const Row *row)
     return row->waits[LH_DRAIN_LEFT] > 0 ? "LeftAlone" : "Moving";
 }
 
-/* With the assignments that do not parse: of those nobody can say whether they are loads. */
-static Row row_of(const LhDrainTally *tally, const LhFleetHost *host)
+/* Assignments that do not parse: of those nobody can say whether they are loads. */
+static void add_unknown(const LhFleetNode *node, Row *row)
 {
-    const Row *waits = g_hash_table_lookup(tally->rows, host);
-    Row row = waits == NULL ? (Row){{0}, {NULL}} : *waits;
-
-    for (guint i = 0; i < host->nodes->len; i++) {
-        const LhFleetNode *node = g_ptr_array_index(host->nodes, i);
-        for (guint a = 0; a < node->assignments->len; a++) {
-            const LhFleetAssignment *assignment = g_ptr_array_index(node->assignments, a);
-            if (assignment->object == NULL || lh_object_known(assignment->object))
-                continue;
-            row.waits[LH_DRAIN_LEFT]++;
-            row.why[LH_DRAIN_LEFT] = "an assignment does not parse: mend or remove it";
-        }
+    for (guint i = 0; i < node->assignments->len; i++) {
+        const LhFleetAssignment *assignment = g_ptr_array_index(node->assignments, i);
+        if (assignment->object == NULL || lh_object_known(assignment->object))
+            continue;
+        row->waits[LH_DRAIN_LEFT]++;
+        row->why[LH_DRAIN_LEFT] = "an assignment does not parse: mend or remove it";
     }
-    return row;
+}
+
+static Row row_of(const LhDrainTally *tally, gconstpointer left)
+{
+    const Row *waits = g_hash_table_lookup(tally->rows, left);
+
+    return waits == NULL ? (Row){{0}, {NULL}} : *waits;
+}
+
+/* A condition of @items that are left, as a group of @plan; @applies: else there is none. */
+static void say(LhPlan *plan, const LhObject *present, const char *name, gint64 revision,
+                const char *type, gint64 items, const Row *row, gboolean applies, gint64 now_ms)
+{
+    g_autofree char *message = items == 0 ? g_strdup("nothing is assigned to it")
+                                          : left_text(items, row);
+    LhCondition condition = {
+        .type = type,
+        .status = items == 0 ? LH_CONDITION_TRUE : LH_CONDITION_FALSE,
+        .reason = items == 0 ? "Empty" : left_reason(row),
+        .message = message,
+    };
+
+    lh_plan_status(plan, present, name, revision, &condition, applies ? 1 : 0, now_ms);
+}
+
+static void say_drained(const LhFleetHost *host, const LhDrainTally *tally, gint64 now_ms,
+                        LhPlan *plan)
+{
+    Row row = row_of(tally, host);
+    g_autofree char *name = g_strconcat("nodepolicies/cache/", host->name, "/cache-assigner", NULL);
+
+    for (guint i = 0; i < host->nodes->len; i++)
+        add_unknown(g_ptr_array_index(host->nodes, i), &row);
+    say(plan, host->drain_said, name,
+        host->draining ? ((const LhAccepted *)host->policy)->revision : 0, "Drained",
+        host->used_items + host->restored_items, &row, host->draining, now_ms);
+}
+
+static void say_evacuated(const LhFleetNode *node, const LhDrainTally *tally, gint64 now_ms,
+                          LhPlan *plan)
+{
+    Row row = row_of(tally, node);
+    g_autofree char *name = g_strconcat("nodes/cache/", node->id, "/cache-assigner", NULL);
+    gint64 items = 0;
+
+    for (guint i = 0; i < node->assignments->len; i++)
+        items += ((const LhFleetAssignment *)g_ptr_array_index(node->assignments, i))->items;
+    add_unknown(node, &row);
+    say(plan, node->said, name, node->failing ? node->object->mod_rev : 0, "Evacuated", items, &row,
+        node->failing, now_ms);
 }
 
 void lh_drain_say(const LhFleet *fleet, const LhDrainTally *tally, gint64 now_ms, LhPlan *plan)
 {
-    for (GTreeNode *n = g_tree_node_first(fleet->drains); n != NULL; n = g_tree_node_next(n)) {
-        const LhFleetHost *host = lh_tree_record(n);
-        Row row = row_of(tally, host);
-        gboolean empty = host->used_items + host->restored_items == 0;
-        g_autofree char *name = g_strconcat("nodepolicies/" LH_POOL_CACHE "/", host->name,
-                                            "/cache-assigner", NULL);
-        g_autofree char *message = empty ? g_strdup("nothing is assigned to it")
-                                         : left_text(host, &row);
-        LhCondition condition = {
-            .type = "Drained",
-            .status = empty ? LH_CONDITION_TRUE : LH_CONDITION_FALSE,
-            .reason = empty ? "Empty" : left_reason(&row),
-            .message = message,
-        };
-        lh_plan_status(plan, host->drain_said, name,
-                       host->draining ? ((const LhAccepted *)host->policy)->revision : 0,
-                       &condition, host->draining ? 1 : 0, now_ms);
-    }
+    for (GTreeNode *n = g_tree_node_first(fleet->drains); n != NULL; n = g_tree_node_next(n))
+        say_drained(lh_tree_record(n), tally, now_ms, plan);
+    for (GTreeNode *n = g_tree_node_first(fleet->failures); n != NULL; n = g_tree_node_next(n))
+        say_evacuated(lh_tree_record(n), tally, now_ms, plan);
 }

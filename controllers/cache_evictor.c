@@ -6,7 +6,7 @@
  * it is about to order it first reserves in its Status, so that small steps do not slip under the limit
  * and a new leader knows of them too.
  *
- * It also ends the copies that a drain, done or undone, made one too many. Those are no losses, for each
+ * It also ends the copies that a drain or a node's failure, done or undone, made one too many. Those are no losses, for each
  * there is another live one, and the brake does not count them; of a restored etcd it stops them too.
  */
 #include "base/planted.h"
@@ -151,7 +151,8 @@ static void plan_moved(Round *round)
             continue;
         for (guint i = 0; i < replica->assignments->len; i++) {
             const LhFleetAssignment *target = g_ptr_array_index(replica->assignments, i);
-            gboolean drained = target->node->host->draining;
+            const char *rule = lh_drain_rule(target->node);
+            g_autofree char *reason = NULL;
             if (!lh_drain_ends(target, stayer))
                 continue;
             if (lh_plan_groups(round->plan) >= round->context->max_groups) {
@@ -159,11 +160,12 @@ static void plan_moved(Round *round)
                 return;
             }
             lh_plan_begin(round->plan);
-            put_order(round, target, drained ? LH_RULE_DRAINED : LH_RULE_DOUBLED,
-                      drained ? "its node is drained, and it is live elsewhere"
-                              : "it is live on another node that had it first");
+            reason = rule == NULL ? g_strdup("it is live on another node that had it first")
+                                  : g_strdup_printf("its node %s, and it is live elsewhere",
+                                                    lh_drain_words(target->node));
+            put_order(round, target, rule == NULL ? LH_RULE_DOUBLED : rule, reason);
             lh_cache_rely_on_fate(round->plan, round->fleet, replica);
-            lh_drain_rely_on_stayer(round->plan, target, stayer);
+            lh_drain_rely_on_stayer(round->plan, round->fleet, target, stayer);
             lh_plan_end(round->plan);
         }
     }

@@ -17,9 +17,15 @@ gint64 lh_capacity_add(gint64 a, gint64 b)
     return b > G_MAXINT64 - a ? G_MAXINT64 : a + b;
 }
 
+/* All that is assigned or waits in a set. */
+typedef struct {
+    gint64 bytes, items;
+} Demand;
+
 typedef struct {
     LhPlacement *placement;
     gint64 max_loads;
+    GHashTable *demands; /* set with nodes on probation -> Demand */
 } Placing;
 
 static void add_nodes(const char *set, const LhPlaceNode *nodes, guint n, gpointer data)
@@ -27,6 +33,63 @@ static void add_nodes(const char *set, const LhPlaceNode *nodes, guint n, gpoint
     const Placing *placing = data;
 
     lh_placement_add_all(placing->placement, set, nodes, n, placing->max_loads);
+    for (guint i = 0; i < n; i++)
+        if (nodes[i].probation) {
+            g_hash_table_insert(placing->demands, (gpointer)nodes[i].set, g_new0(Demand, 1));
+            return;
+        }
+}
+
+static void demand(const Placing *placing, const char *set, gint64 bytes, gint64 items)
+{
+    Demand *sum = set == NULL ? NULL : g_hash_table_lookup(placing->demands, set);
+
+    if (sum == NULL)
+        return;
+    sum->bytes = lh_capacity_add(sum->bytes, bytes);
+    sum->items += items;
+}
+
+/* Of what a host holds; one that is registered no more is in the set of its orders. */
+static const char *set_of(const LhFleetHost *host)
+{
+    const LhFleetNode *newest = lh_fleet_host_newest(host);
+
+    if (newest != NULL && lh_object_known(newest->object)) {
+        const LhNode *node = (const LhNode *)newest->object;
+        return node->set == NULL ? "default" : node->set;
+    }
+    for (guint i = 0; i < host->nodes->len; i++) {
+        const LhFleetNode *node = g_ptr_array_index(host->nodes, i);
+        for (guint a = 0; a < node->assignments->len; a++) {
+            const LhFleetAssignment *assignment = g_ptr_array_index(node->assignments, a);
+            if (assignment->object != NULL && lh_object_known(assignment->object))
+                return ((const LhAssignment *)assignment->object)->set;
+        }
+    }
+    return NULL;
+}
+
+static void limit_probation(const LhFleet *fleet, const Placing *placing)
+{
+    GHashTableIter iter;
+    gpointer set, record;
+
+    g_hash_table_iter_init(&iter, fleet->hosts);
+    while (g_hash_table_iter_next(&iter, NULL, &record)) {
+        const LhFleetHost *host = record;
+        demand(placing, set_of(host), host->used_bytes + host->restored_bytes,
+               host->used_items + host->restored_items);
+    }
+    for (GTreeNode *n = g_tree_node_first(fleet->waiting); n != NULL; n = g_tree_node_next(n)) {
+        const LhFleetReplica *replica = lh_tree_record(n);
+        demand(placing, replica->set, lh_fleet_replica_bytes(replica), 1);
+    }
+    g_hash_table_iter_init(&iter, placing->demands);
+    while (g_hash_table_iter_next(&iter, &set, &record)) {
+        const Demand *sum = record;
+        lh_placement_limit(placing->placement, set, sum->bytes, sum->items);
+    }
 }
 
 LhPlacement *lh_capacity_placement(const LhFleet *fleet)
@@ -34,10 +97,13 @@ LhPlacement *lh_capacity_placement(const LhFleet *fleet)
     const LhSettings *settings = lh_fleet_settings(fleet, "cache-assigner");
     LhPlaceStrategy strategy = settings->strategy == LH_STRATEGY_PACK ? LH_PLACE_PACK
                                                                       : LH_PLACE_SPREAD;
+    g_autoptr(GHashTable) demands = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, g_free);
     Placing placing = {lh_placement_new(strategy, settings->restore_reserve_percent),
-                       settings->max_concurrent_loads};
+                       settings->max_concurrent_loads, demands};
 
     lh_places_foreach(fleet->places, add_nodes, &placing);
+    if (g_hash_table_size(demands) > 0)
+        limit_probation(fleet, &placing);
     return placing.placement;
 }
 

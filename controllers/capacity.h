@@ -23,5 +23,6 @@ gint64 lh_capacity_add(gint64 a, gint64 b);
 /* One row for each set that has nodes or replicas, sorted by name; free with g_array_unref. */
 GArray *lh_capacity_rows(const LhFleet *fleet, gint64 now_ms);
 
-/* A placement of all hosts as they stand. Borrows from @fleet. */
+/* A placement of all hosts as they stand; where some are on probation, limited by all that is assigned or waits in
+ * their set. Borrows from @fleet. */
 LhPlacement *lh_capacity_placement(const LhFleet *fleet);

@@ -1,7 +1,6 @@
 /*
  * snapshot-cleaner's errands and observations: the words that it and who does its errands share. Pure.
  *
- *   roots          which roots the object store has: uris
  *   look.<root>    the store's clock, and whose the marker is; number: etcd's revision, to be written into
  *                  it (-1: do not write). state: "ours", "new" (there was none; written), "none" (there is
  *                  none), "newer" (ours, of a later revision than etcd's), "foreign" (not of this cluster,
@@ -15,6 +14,11 @@
  *                        Orphan says; token: its create revision. state "changed", with an error: there is
  *   etcd           clock: what etcd says the time is
  *
+ * LH_CLEANER_ROOTS is no errand: which roots the object store has (uris), told by whoever makes the mirror and
+ * before its first list, so that each snapshot is looked at once, when it is folded; of no controller, so that it
+ * stays when leadership goes. Roots that were told of a million snapshots that are there already would keep the
+ * loop for half a second.
+ *
  * Of missing and orphan the state is the id of the listing that told it. <root>: the first 16 digits of the SHA-256 of its uri.
  */
 #pragma once
@@ -22,7 +26,7 @@
 #include "controllers/fleet.h"
 
 #define LH_CLEANER         "snapshot-cleaner"
-#define LH_CLEANER_ROOTS   "roots"
+#define LH_CLEANER_ROOTS   "objectstore/roots"
 #define LH_CLEANER_LOOK    "look."
 #define LH_CLEANER_CLAIM   "claim" /* the word of a look that may also write over "newer" */
 #define LH_CLEANER_LIST    "list."

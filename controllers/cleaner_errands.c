@@ -181,8 +181,6 @@ void lh_cleaner_errands(gconstpointer index, const LhPlanContext *context, LhErr
     LhCleaner cleaner;
 
     lh_cleaner_read(&cleaner, index, context);
-    if (cleaner.fleet->roots == NULL)
-        lh_errands_add(errands, (LhErrand){.id = LH_CLEANER_ROOTS, .what = LH_CLEANER_ROOTS});
     for (guint i = 0; i < cleaner.roots->len; i++) {
         const LhCleanerRoot *root = &g_array_index(cleaner.roots, LhCleanerRoot, i);
         look(&cleaner, root, errands);

@@ -39,6 +39,25 @@ static const char *seen_as(const LhFleetAssignment *assignment)
     }
 }
 
+static void explain_node(const LhFleetNode *node, GPtrArray *lines)
+{
+    const LhHealth *health = (const LhHealth *)node->health;
+    const char *reason = node->health == NULL || !lh_object_known(node->health) ||
+                                 health->reason == NULL
+                             ? "nothing says why"
+                             : health->reason;
+
+    if (lh_fleet_node_gone(node))
+        line(lines, "the node's registration is gone");
+    else if (lh_fleet_in_failure(node))
+        line(lines, "the node is in failure (%s): what it has %s", reason,
+             node->failing ? "goes elsewhere" : "stays there");
+    else if (lh_fleet_on_probation(node))
+        line(lines, "the node is on probation (%s)", reason);
+    if (node->host->draining)
+        line(lines, "the node is being drained");
+}
+
 static void explain_assignment(const LhFleetAssignment *record, GPtrArray *lines,
                                const char **state)
 {
@@ -70,10 +89,7 @@ static void explain_assignment(const LhFleetAssignment *record, GPtrArray *lines
              item->message == NULL ? "" : ": ", item->message == NULL ? "" : item->message);
     else if (item != NULL)
         line(lines, "the node has not answered this order yet");
-    if (lh_fleet_node_gone(record->node))
-        line(lines, "the node's registration is gone");
-    if (record->node->host->draining)
-        line(lines, "the node is being drained");
+    explain_node(record->node, lines);
 }
 
 static void explain_fate(const LhFleetReplica *replica, GPtrArray *lines)

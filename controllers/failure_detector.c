@@ -22,10 +22,15 @@
 /* Health goes this long after its subject (ARCHITECTURE.md, Housekeeping). */
 #define KEEP_FAILED_MS (24 * 3600 * 1000)
 
+/* What is seen within it is one plan: each says all errands anew, which takes time in a large fleet, of which a
+ * new leader hears node by node. */
+#define QUIET_MS 50
+
 /* Marks by probes count together for so long. */
 #define MARKS_MS        (15 * 1000)
 #define SMALL_POOL      4
 #define BY_PROBE        "probe: "
+#define OFF_AGAIN       BY_PROBE "succeeds again"
 #define REVOKE_RETRY_MS 5000
 
 typedef struct {
@@ -34,6 +39,8 @@ typedef struct {
     const LhSettings *settings;
     LhPlan *plan;
     GHashTable *braked; /* set of pools in which nobody is condemned by probes now */
+    GHashTable *
+        doubts; /* set of pools in which that is decided when others have missed as often, or not */
 } Round;
 
 static void say(const LhFleetPresence *presence, const LhHealth *health, const char *rule,
@@ -46,8 +53,8 @@ static void say(const LhFleetPresence *presence, const LhHealth *health, const c
     lh_plan_rely(plan, LH_KIND_NODE, presence->key,
                  presence->node == NULL ? 0 : presence->node->mod_rev);
     if (health->state == LH_HEALTH_FAILURE)
-        lh_plan_event(plan, LH_EVENT_WARNING, "NodeLost", LH_KIND_NODE, presence->key,
-                      "its registration is gone");
+        lh_plan_event(plan, LH_EVENT_WARNING, health->revoking ? "LeaseRevoked" : "NodeLost",
+                      LH_KIND_NODE, presence->key, "%s", health->reason);
     if (health->state == LH_HEALTH_FAILED)
         lh_plan_event(plan, LH_EVENT_WARNING, "NodeFailed", LH_KIND_NODE, presence->key,
                       "it is failed; %u items were assigned to it", presence->assignments);
@@ -70,34 +77,54 @@ static void plan_present(const LhFleetPresence *presence, const LhPlanContext *c
     say(presence, &health, back ? "back" : "registered", plan);
 }
 
+static gboolean said_by_probe(const LhHealth *health)
+{
+    return health->reason != NULL && g_str_has_prefix(health->reason, BY_PROBE);
+}
+
+/* That its probes condemned it is still to be seen when it is gone: the brake counts it. */
+static char *reason_gone(const LhHealth *present, const char *gone)
+{
+    return present != NULL && said_by_probe(present)
+               ? g_strdup_printf("%.*s; %s", (int)strcspn(present->reason, ";"), present->reason,
+                                 gone)
+               : g_strdup(gone);
+}
+
 static void plan_missing(const LhFleetPresence *presence, const LhPlanContext *context,
                          LhPlan *plan)
 {
     const LhHealth *present = (const LhHealth *)presence->health;
+    g_autofree char *lost = reason_gone(present, "its registration is gone");
+    g_autofree char *over = reason_gone(
+        present, "its registration has been gone for longer than its lease lives");
+    gint64 now = lh_steady_ms(context), left;
     LhHealth health = {
         .state = LH_HEALTH_FAILURE,
-        .since = context->now_ms,
-        .missing_since = context->now_ms,
-        .reason = "its registration is gone",
+        .since = present != NULL && present->state == LH_HEALTH_FAILURE ? present->since : now,
+        .missing_since = now,
+        .reason = lost,
+        .revoking = present != NULL && present->revoking,
         .lease_ttl_ms = present == NULL ? 0 : present->lease_ttl_ms,
     };
-    gint64 failed_at;
 
-    if (present == NULL || present->missing_since < 0) {
+    /* A time yet to come is of another clock, and says nothing about this one's. */
+    if (present == NULL || present->missing_since < 0 || present->missing_since > now) {
         say(presence, &health, "missing", plan);
         return;
     }
-    failed_at = MAX(present->missing_since, context->led_ms) +
-                (present->lease_ttl_ms > 0 ? present->lease_ttl_ms : UNKNOWN_TTL_MS);
-    if (context->now_ms < failed_at && !LH_BUG(FAILED_TOO_SOON)) {
-        lh_plan_wake(plan, failed_at);
+    left = MAX(present->missing_since, context->led_ms) +
+           (present->lease_ttl_ms > 0 ? present->lease_ttl_ms : UNKNOWN_TTL_MS) - now;
+    if (left > 0 && !LH_BUG(FAILED_TOO_SOON)) {
+        lh_plan_wake(plan, context->now_ms + left);
         lh_plan_note(plan, LH_KIND_HEALTH, presence->key, "wait-ttl",
                      "gone is not yet stopped: failed after its lease's TTL");
         return;
     }
     health.state = LH_HEALTH_FAILED;
+    health.since = now;
     health.missing_since = present->missing_since;
-    health.reason = "its registration has been gone for longer than its lease lives";
+    health.reason = over;
     say(presence, &health, "failed", plan);
 }
 
@@ -132,17 +159,6 @@ static const LhHealthState table[LH_HEALTH_FAILED][BAD + 1] = {
     [LH_HEALTH_PROBATION] = {LH_HEALTH_HEALTHY, LH_HEALTH_PROBATION, LH_HEALTH_FAILURE,
                              LH_HEALTH_FAILURE},
 };
-
-/* A node that is probed: it has an url, and an errand can be named after it. */
-static char *probe_id(const char *kind, const LhFleetPresence *presence)
-{
-    g_autofree char *id = g_strconcat(kind, presence->key, NULL);
-    g_autofree char *name = NULL;
-
-    id[strcspn(id, "/")] = '.';
-    name = g_strconcat(LH_DETECTOR "/", id, NULL);
-    return lh_kind_name_valid(LH_KIND_OBSERVATION, name) ? g_steal_pointer(&id) : NULL;
-}
 
 static gboolean has_url(const LhNode *node)
 {
@@ -203,7 +219,7 @@ static char *reason_of(const LhFleetPresence *presence, LhHealthState next, gboo
     if (next == LH_HEALTH_HEALTHY)
         return g_strdup("clean through its probation");
     if (next == LH_HEALTH_PROBATION)
-        return g_strdup(by_probe ? "its probe succeeds again" : "it reports no error any more");
+        return g_strdup(by_probe ? OFF_AGAIN : "it reports no error any more");
     if (!by_probe)
         return g_strdup("its own word: error");
     return probe->missing == 1
@@ -233,9 +249,9 @@ static void mark(const Round *round, const LhFleetPresence *presence, LhHealthSt
     lh_plan_put(plan, LH_KIND_HEALTH, presence->key, &health, before->o.mod_rev,
                 revoking ? "revoking" : rules[next], "%s", reason);
     lh_plan_rely(plan, LH_KIND_NODE, presence->key, presence->node->mod_rev);
-    lh_plan_event(plan, next == LH_HEALTH_FAILURE ? LH_EVENT_WARNING : LH_EVENT_NORMAL,
-                  revoking ? "LeaseRevoked" : events[next], LH_KIND_NODE, presence->key, "%s",
-                  reason);
+    if (!revoking) /* LeaseRevoked is told when it is gone */
+        lh_plan_event(plan, next == LH_HEALTH_FAILURE ? LH_EVENT_WARNING : LH_EVENT_NORMAL,
+                      events[next], LH_KIND_NODE, presence->key, "%s", reason);
     lh_plan_end(plan);
 }
 
@@ -263,6 +279,11 @@ static void plan_registered(const Round *round, const LhFleetPresence *presence)
                      "so many are not condemned by probes at once");
         return;
     }
+    if (next == LH_HEALTH_FAILURE && by_probe && g_hash_table_contains(round->doubts, pool)) {
+        lh_plan_note(round->plan, LH_KIND_HEALTH, presence->key, "wait-others",
+                     "others miss their probes too: first it is seen how often");
+        return;
+    }
     due = MAX(health->since, round->context->led_ms) + round->settings->probation_ms;
     if (next == LH_HEALTH_HEALTHY && round->context->now_ms < due) {
         lh_plan_wake(round->plan, due);
@@ -276,6 +297,7 @@ static void plan_registered(const Round *round, const LhFleetPresence *presence)
 
 typedef struct {
     gint64 marks, due, nodes;
+    gint64 doubtful; /* miss their probes, not yet often enough */
 } Marks;
 
 static gboolean would_condemn(const Round *round, const LhFleetPresence *presence,
@@ -286,6 +308,15 @@ static gboolean would_condemn(const Round *round, const LhFleetPresence *presenc
 
     return by_probe && health->state != LH_HEALTH_FAILURE &&
            table[health->state][sign] == LH_HEALTH_FAILURE;
+}
+
+static gboolean is_doubtful(const Round *round, const LhFleetPresence *presence,
+                            const LhHealth *health)
+{
+    gboolean by_probe;
+
+    return health->state == LH_HEALTH_HEALTHY &&
+           sign_of(presence, round->settings, &by_probe) == DOUBTFUL;
 }
 
 static Marks *marks_of(GHashTable *pools, const LhFleetPresence *presence)
@@ -300,6 +331,31 @@ static Marks *marks_of(GHashTable *pools, const LhFleetPresence *presence)
     return marks;
 }
 
+/* When its probes condemned it, or last let it off, or by when at the latest: a node that came back, or went,
+ * counts too. 0: they did not. */
+static gint64 marked_ms(const LhFleetPresence *presence)
+{
+    const LhHealth *health = (const LhHealth *)presence->health;
+
+    if (health == NULL || !lh_object_known(&health->o) || health->state == LH_HEALTH_HEALTHY ||
+        !said_by_probe(health))
+        return 0;
+    return health->state == LH_HEALTH_FAILED ? health->missing_since : health->since;
+}
+
+/* Until when it counts. What an earlier leader's clock, or this one's before it jumped, says of a node that
+ * still is so, may be wrong: as from the beginning. */
+static gint64 counts_until(const Round *round, const LhFleetPresence *presence)
+{
+    const LhHealth *health = (const LhHealth *)presence->health;
+    gint64 marked = marked_ms(presence);
+
+    if (marked == 0)
+        return 0;
+    return (health->state == LH_HEALTH_FAILED ? marked : MAX(marked, round->context->led_ms)) +
+           MARKS_MS;
+}
+
 static void count_marks(const Round *round, GHashTable *pools, GPtrArray *names)
 {
     GHashTableIter iter;
@@ -309,18 +365,17 @@ static void count_marks(const Round *round, GHashTable *pools, GPtrArray *names)
          n = g_tree_node_next(n)) {
         const LhFleetPresence *presence = lh_tree_record(n);
         const LhHealth *health = judged(presence);
-        if (health == NULL)
-            continue;
-        if (would_condemn(round, presence, health)) {
+        gint64 until = counts_until(round, presence);
+        if (health != NULL && would_condemn(round, presence, health)) {
             Marks *marks = marks_of(pools, presence);
             marks->marks++;
             marks->due++;
             g_ptr_array_add(names, presence->key);
-        } else if (health->state == LH_HEALTH_FAILURE && health->reason != NULL &&
-                   g_str_has_prefix(health->reason, BY_PROBE) &&
-                   health->since > round->context->now_ms - MARKS_MS) {
+        } else if (until > round->context->now_ms) {
             marks_of(pools, presence)->marks++;
-            lh_plan_wake(round->plan, health->since + MARKS_MS);
+            lh_plan_wake(round->plan, until);
+        } else if (health != NULL && is_doubtful(round, presence, health)) {
+            marks_of(pools, presence)->doubtful++;
         }
     }
     if (names->len == 0)
@@ -332,10 +387,30 @@ static void count_marks(const Round *round, GHashTable *pools, GPtrArray *names)
 }
 
 /* Not lh_brake_exceeds(): a fleet of five is lost with five of them, and one alone may always be hung. */
-static gboolean is_a_fleet(const Round *round, const Marks *marks)
+static gboolean is_a_fleet(const Round *round, const Marks *marks, gint64 n)
 {
-    return marks->due > 0 && marks->nodes >= SMALL_POOL && marks->marks > 1 &&
-           marks->marks * 100 > round->settings->brake_percent * marks->nodes;
+    return !LH_BUG(PROBES_UNBRAKED) && marks->due > 0 && marks->nodes >= SMALL_POOL && n > 1 &&
+           n * 100 > round->settings->brake_percent * marks->nodes;
+}
+
+/* A brake is let go when each node has been probed once more since the last change of what it holds: who is
+ * probed last would be condemned alone, for what all missed together. */
+static gboolean lets_go(Round *round, const LhBrake *brake, const GPtrArray *names,
+                        GHashTable *pools)
+{
+    gint64 due = brake->since + round->settings->probe_period_ms +
+                 2 * round->settings->probe_timeout_ms;
+    GHashTableIter iter;
+    gpointer pool, marks;
+
+    if (names->len == 0 || round->context->now_ms >= due)
+        return TRUE;
+    g_hash_table_iter_init(&iter, pools);
+    while (g_hash_table_iter_next(&iter, &pool, &marks))
+        if (((const Marks *)marks)->due > 0 && ((const Marks *)marks)->nodes >= SMALL_POOL)
+            g_hash_table_add(round->doubts, g_strdup(pool));
+    lh_plan_wake(round->plan, due);
+    return FALSE;
 }
 
 static void plan_brake(Round *round)
@@ -359,14 +434,17 @@ static void plan_brake(Round *round)
     g_hash_table_iter_init(&iter, pools);
     while (g_hash_table_iter_next(&iter, &pool, &value)) {
         const Marks *marks = value;
-        if (!is_a_fleet(round, marks))
+        /* Who is cut off hears of the first that it misses often enough a moment before it hears of the others. */
+        if (is_a_fleet(round, marks, marks->marks + marks->doubtful))
+            g_hash_table_add(round->doubts, g_strdup(pool));
+        if (!is_a_fleet(round, marks, marks->marks))
             continue;
         g_hash_table_add(round->braked, g_strdup(pool));
         made.eligible += marks->marks;
         made.of += marks->nodes;
     }
     if (g_hash_table_size(round->braked) == 0) {
-        if (braking.present == NULL)
+        if (braking.present == NULL || !lets_go(round, braking.present, names, pools))
             return;
         lh_plan_begin(round->plan);
         lh_brake_remove(&braking, "released", "few enough miss their probes again");
@@ -376,9 +454,10 @@ static void plan_brake(Round *round)
     hash = lh_brake_hash((const char *const *)names->pdata, names->len);
     if (braking.present != NULL && g_strcmp0(braking.present->plan_hash, hash) == 0 &&
         !lh_brake_came_back(&braking)) {
-        if (lh_brake_stands(&braking, LH_BRAKE_MUCH, 0))
+        if (lh_brake_stands(&braking, LH_BRAKE_MUCH, 0)) {
             g_hash_table_remove_all(round->braked);
-        else if (lh_brake_is_confirmed(&braking))
+            g_hash_table_remove_all(round->doubts);
+        } else if (lh_brake_is_confirmed(&braking))
             lh_brake_confirm(&braking);
         return;
     }
@@ -419,6 +498,7 @@ static void failure_detector_plan(gconstpointer index, const LhPlanContext *cont
         .settings = lh_fleet_settings(index, LH_DETECTOR),
         .plan = plan,
         .braked = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL),
+        .doubts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL),
     };
 
     plan_brake(&round);
@@ -431,6 +511,7 @@ static void failure_detector_plan(gconstpointer index, const LhPlanContext *cont
         plan_one(&round, lh_tree_record(node));
     }
     g_hash_table_unref(round.braked);
+    g_hash_table_unref(round.doubts);
 }
 
 /* ---- errands ---- */
@@ -439,16 +520,16 @@ static void want_probe(const LhFleetPresence *presence, const LhSettings *settin
                        LhErrands *errands)
 {
     const LhNode *node = (const LhNode *)presence->node;
-    g_autofree char *id = probe_id(LH_DETECTOR_PROBE ".", presence), *uri = NULL;
+    g_autofree char *uri = NULL;
     gsize len;
 
-    if (id == NULL || !has_url(node))
+    if (presence->probe_id == NULL || !has_url(node))
         return;
     len = strlen(node->url);
     while (len > 0 && node->url[len - 1] == '/')
         len--;
     uri = g_strdup_printf("%.*s%s", (int)len, node->url, settings->probe_path);
-    lh_errands_add(errands, (LhErrand){.id = id,
+    lh_errands_add(errands, (LhErrand){.id = presence->probe_id,
                                        .what = LH_DETECTOR_PROBE,
                                        .uri = uri,
                                        .token = node->o.create_rev,
@@ -463,7 +544,10 @@ static void want_revoked(const LhFleet *fleet, const LhPlanContext *context,
     /* That of its key: what a node says of itself could name anybody's. */
     gint64 lease = lh_object_lease(presence->node);
     const LhHealth *health = (const LhHealth *)presence->health;
-    g_autofree char *id = probe_id(LH_DETECTOR_REVOKE ".", presence);
+    g_autofree char *id = presence->probe_id == NULL
+                              ? NULL
+                              : g_strconcat(LH_DETECTOR_REVOKE, strchr(presence->probe_id, '.'),
+                                            NULL);
     const LhObservation *last = id == NULL ? NULL : lh_fleet_observed(fleet, LH_DETECTOR, id);
     gint64 attempt = 0;
 
@@ -473,7 +557,7 @@ static void want_revoked(const LhFleet *fleet, const LhPlanContext *context,
         if (last->error == NULL)
             return; /* its registration is about to go */
         attempt = last->attempt + 1;
-        if (context->now_ms < last->at + REVOKE_RETRY_MS) {
+        if (context->now_ms >= last->at && context->now_ms < last->at + REVOKE_RETRY_MS) {
             lh_errands_wake(errands, last->at + REVOKE_RETRY_MS);
             return;
         }
@@ -505,18 +589,26 @@ static void failure_detector_errands(gconstpointer index, const LhPlanContext *c
     }
 }
 
-/* Registered nodes by what they say of themselves, the others by what is known of their end. */
+static guint64 failure_detector_errands_digest(gconstpointer index)
+{
+    const LhFleet *fleet = index;
+    const LhSettings *settings = lh_fleet_settings(fleet, LH_DETECTOR);
+    const gint64 numbers[] = {settings->probe_period_ms, settings->probe_timeout_ms,
+                              settings->probe_misses};
+    guint64 digest = fleet->errands_digest + g_str_hash(settings->probe_path);
+
+    for (guint i = 0; i < G_N_ELEMENTS(numbers); i++)
+        digest = digest * G_GUINT64_CONSTANT(1099511628211) + (guint64)numbers[i];
+    return digest;
+}
+
+/* What the cluster holds it for. */
 static const char *state_name(const LhFleetPresence *presence)
 {
     const LhHealth *health = (const LhHealth *)presence->health;
 
-    if (presence->node != NULL)
-        return lh_object_known(presence->node)
-                   ? lh_node_state_name(((const LhNode *)presence->node)->state)
-                   : "unknown";
-    return health != NULL && lh_object_known(&health->o) && health->state == LH_HEALTH_FAILED
-               ? "failed"
-               : "missing";
+    return health != NULL && lh_object_known(&health->o) ? lh_health_state_name(health->state)
+                                                         : "unknown";
 }
 
 static void failure_detector_gauges(gconstpointer index, gint64 now_ms, LhGaugeFunc gauge,
@@ -554,8 +646,10 @@ const LhController lh_failure_detector = {
     .kinds = LH_KIND_BIT(LH_KIND_NODE) | LH_KIND_BIT(LH_KIND_HEALTH) |
              LH_KIND_BIT(LH_KIND_ASSIGNMENT) | LH_KIND_BIT(LH_KIND_OBSERVATION) |
              LH_KIND_BIT(LH_KIND_BRAKE) | LH_KIND_BIT(LH_KIND_ACCEPTED),
+    .quiet_ms = QUIET_MS,
     .plan = failure_detector_plan,
     .errands = failure_detector_errands,
+    .errands_digest = failure_detector_errands_digest,
     .gauges = failure_detector_gauges,
     .gauge_names = gauge_names,
     .settings = lh_fleet_settings_of,

@@ -58,6 +58,27 @@ static gboolean is_newer(const LhFleetNode *a, const LhFleetNode *b)
     return strcmp(a->id, b->id) > 0;
 }
 
+gboolean lh_fleet_leaving(const LhFleetNode *node)
+{
+    return node->host->draining || node->failing;
+}
+
+static gboolean health_says(const LhFleetNode *node, LhHealthState state)
+{
+    return node->health != NULL && lh_object_known(node->health) &&
+           ((const LhHealth *)node->health)->state == (int)state;
+}
+
+gboolean lh_fleet_in_failure(const LhFleetNode *node)
+{
+    return health_says(node, LH_HEALTH_FAILURE);
+}
+
+gboolean lh_fleet_on_probation(const LhFleetNode *node)
+{
+    return health_says(node, LH_HEALTH_PROBATION);
+}
+
 const LhFleetNode *lh_fleet_host_newest(const LhFleetHost *host)
 {
     const LhFleetNode *newest = NULL;
@@ -84,7 +105,7 @@ const LhNode *lh_fleet_host_takes(const LhFleetHost *host, const char **why)
         reason = "its registration does not parse";
     else if (node->health != NULL && !lh_object_known(node->health))
         reason = "its health does not parse";
-    else if (health != NULL &&
+    else if (health != NULL && !LH_BUG(FAILURE_TAKES) &&
              (health->state == LH_HEALTH_FAILURE || health->state == LH_HEALTH_FAILED))
         reason = "it is in failure";
     else if (host->policy != NULL && policy == NULL)
@@ -215,31 +236,74 @@ static void hold_in_table(GHashTable *table, const char *key, const LhObject *af
         g_hash_table_replace(table, g_strdup(key), lh_object_ref(after));
 }
 
-static void fold_throttle(LhFleet *fleet)
-{
-    GHashTableIter iter;
-    gpointer record;
+/* ---- what a seed asks for ---- */
 
-    g_hash_table_iter_init(&iter, fleet->subjects);
-    while (g_hash_table_iter_next(&iter, NULL, &record))
-        if (((LhFleetSubject *)record)->kind == LH_KIND_SEED)
-            lh_fleet_touch_subject(fleet, record);
+/* The ThrottlePolicy that must be in force, or NULL. */
+static const char *throttle_of(const LhFleetSubject *subject)
+{
+    return subject->kind == LH_KIND_SEED && subject->desired != NULL &&
+                   lh_object_known(subject->desired)
+               ? ((const LhSeed *)subject->desired)->throttle
+               : NULL;
+}
+
+static void forget_asker(LhFleet *fleet, LhFleetSubject *subject)
+{
+    const char *throttle = throttle_of(subject);
+    GHashTable *set = throttle == NULL ? NULL : g_hash_table_lookup(fleet->askers, throttle);
+
+    if (set != NULL && g_hash_table_remove(set, subject) && g_hash_table_size(set) == 0)
+        g_hash_table_remove(fleet->askers, throttle);
+}
+
+static void note_asker(LhFleet *fleet, LhFleetSubject *subject)
+{
+    const char *throttle = throttle_of(subject);
+    GHashTable *set = throttle == NULL ? NULL : g_hash_table_lookup(fleet->askers, throttle);
+
+    if (throttle == NULL)
+        return;
+    if (set == NULL) {
+        set = g_hash_table_new(NULL, NULL);
+        g_hash_table_insert(fleet->askers, g_strdup(throttle), set);
+    }
+    g_hash_table_add(set, subject);
+}
+
+/* It came into force, or is in force no more: for those that ask for it, and nobody else. */
+static void touch_askers(LhFleet *fleet, const char *throttle)
+{
+    GHashTable *set = g_hash_table_lookup(fleet->askers, throttle);
+    GHashTableIter iter;
+    gpointer subject;
+
+    if (set == NULL)
+        return;
+    g_hash_table_iter_init(&iter, set);
+    while (g_hash_table_iter_next(&iter, &subject, NULL))
+        lh_fleet_touch_subject(fleet, subject);
 }
 
 static void fold_subject(LhFleet *fleet, LhKind kind, const char *key, const LhObject *desired,
                          const LhObject *accepted, gboolean is_accepted)
 {
     LhFleetSubject *subject = lh_fleet_subject(fleet, kind, key);
+    gboolean was_in_force = subject->accepted != NULL;
 
-    if (is_accepted)
+    if (is_accepted) {
         lh_fleet_hold(&subject->accepted, accepted);
-    else
+    } else {
+        forget_asker(fleet, subject);
         lh_fleet_hold(&subject->desired, desired);
+        note_asker(fleet, subject);
+    }
     lh_fleet_touch_subject(fleet, subject);
     lh_fleet_drop_subject(fleet, subject);
-    if (is_accepted && kind == LH_KIND_THROTTLE)
-        fold_throttle(fleet);
+    if (is_accepted && kind == LH_KIND_THROTTLE && was_in_force != (accepted != NULL))
+        touch_askers(fleet, strchr(key, '/') + 1);
 }
+
+/* ---- what people want ---- */
 
 static void fold_service(LhFleet *fleet, const char *name, const LhObject *object,
                          gboolean is_accepted)
@@ -282,6 +346,17 @@ static void fold_policy(LhFleet *fleet, const char *name, const LhObject *accept
     lh_fleet_drop_host(fleet, host);
 }
 
+/* What its detector's onFailure decides of nodes. */
+static void fold_on_failure(LhFleet *fleet)
+{
+    GHashTableIter iter;
+    gpointer node;
+
+    g_hash_table_iter_init(&iter, fleet->nodes);
+    while (g_hash_table_iter_next(&iter, NULL, &node))
+        lh_fleet_touch_failing(fleet, node);
+}
+
 /* Unknown is not absent: a controller whose Settings in force do not parse does nothing, where the defaults
  * might set going what somebody has paused. */
 static void fold_settings(LhFleet *fleet, const char *controller, const LhObject *accepted)
@@ -295,6 +370,8 @@ static void fold_settings(LhFleet *fleet, const char *controller, const LhObject
         held->paused = TRUE;
         g_hash_table_insert(fleet->held, g_strdup(controller), held);
     }
+    if (strcmp(controller, "failure-detector") == 0)
+        fold_on_failure(fleet);
 }
 
 static gboolean fold_accepted(LhFleet *fleet, const LhObject *before, const LhObject *after)
@@ -511,6 +588,7 @@ static gboolean fold_node(LhFleet *fleet, const LhObject *before, const LhObject
         lh_fleet_touch_node(fleet, node);
     else
         lh_places_touch(fleet->places, node->host);
+    lh_fleet_touch_failing(fleet, node);
     lh_fleet_drop_node(fleet, node);
     return TRUE;
 }
@@ -528,6 +606,7 @@ static gboolean fold_health(LhFleet *fleet, const LhObject *before, const LhObje
     LhFleetNode *node = lh_fleet_node(fleet, id);
     lh_fleet_hold(&node->health, after);
     lh_places_touch(fleet->places, node->host);
+    lh_fleet_touch_failing(fleet, node);
     lh_fleet_drop_node(fleet, node);
     return TRUE;
 }
@@ -593,6 +672,20 @@ static void fold_drained(LhFleet *fleet, const char *policy, const LhObject *aft
     lh_fleet_drop_host(fleet, host);
 }
 
+/* What cache-assigner said of the node "<pool>/<node>". */
+static void fold_evacuated(LhFleet *fleet, const char *name, const LhObject *after)
+{
+    const char *id = in_cache(name);
+    LhFleetNode *node;
+
+    if (id == NULL || *id == '\0' || strchr(id, '/') != NULL)
+        return;
+    node = lh_fleet_node(fleet, id);
+    lh_fleet_hold(&node->said, after);
+    lh_fleet_touch_failing(fleet, node);
+    lh_fleet_drop_node(fleet, node);
+}
+
 /* Who has written a Status must see it, so as not to write it again. */
 static gboolean fold_status(LhFleet *fleet, const LhObject *before, const LhObject *after)
 {
@@ -612,6 +705,8 @@ static gboolean fold_status(LhFleet *fleet, const LhObject *before, const LhObje
         fold_monitored(fleet, kind, subject_key, rest, after);
     else if (kind == LH_KIND_NODEPOLICY && strcmp(last + 1, "cache-assigner") == 0)
         fold_drained(fleet, rest, after);
+    else if (kind == LH_KIND_NODE && strcmp(last + 1, "cache-assigner") == 0)
+        fold_evacuated(fleet, rest, after);
     if (kind == LH_KIND_SNAPSHOT) {
         LhFleetSnapshot *snapshot = lh_fleet_snapshot(fleet, rest);
         lh_fleet_touch_snapshot(fleet, snapshot);
@@ -681,6 +776,8 @@ static gpointer fleet_new(void)
                                             (GDestroyNotify)lh_object_unref);
     fleet->warm = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
                                         (GDestroyNotify)g_ptr_array_unref);
+    fleet->askers = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
+                                          (GDestroyNotify)g_hash_table_unref);
     fleet->held = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     fleet->described = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     lh_name_set_init(&fleet->snapshots, offsetof(LhFleetSnapshot, name));
@@ -720,13 +817,13 @@ static void free_records(LhFleet *fleet)
     FREE_EACH(assignments, LhFleetAssignment, lh_object_unref(r->object); lh_object_unref(r->item);
               g_free(r->key));
     FREE_EACH(nodes, LhFleetNode, lh_object_unref(r->object); lh_object_unref(r->health);
-              g_ptr_array_unref(r->assignments); g_free(r->id));
+              lh_object_unref(r->said); g_ptr_array_unref(r->assignments); g_free(r->id));
     FREE_EACH(hosts, LhFleetHost, lh_object_unref(r->policy); lh_object_unref(r->drain_said);
               g_ptr_array_unref(r->nodes); g_free(r->name));
     FREE_EACH(subjects, LhFleetSubject, lh_object_unref(r->desired); lh_object_unref(r->accepted);
               g_free(r->key));
     FREE_EACH(health, LhFleetPresence, lh_object_unref(r->node); lh_object_unref(r->health);
-              lh_object_unref(r->probe); g_free(r->key));
+              lh_object_unref(r->probe); g_free(r->probe_id); g_free(r->key));
 #undef FREE_EACH
 }
 
@@ -758,6 +855,7 @@ static void fleet_free(gpointer index)
     lh_fleet_uris_clear(fleet);
     g_hash_table_unref(fleet->settings);
     g_hash_table_unref(fleet->held);
+    g_hash_table_unref(fleet->askers);
     g_hash_table_unref(fleet->confirmations);
     g_hash_table_unref(fleet->brakes);
     g_hash_table_unref(fleet->statuses);

@@ -159,6 +159,9 @@ struct LhFleetNode {
     LhFleetHost *host;
     GPtrArray *assignments; /* LhFleetAssignment */
     gint64 loading;         /* loads that are not answered live */
+    const LhObject *said;   /* cache-assigner's Status of it; NULL: none */
+    gboolean failing;     /* registered, in failure, and what it has shall go (onFailure: evict) */
+    gboolean in_failures; /* in LhFleet.failures */
 };
 
 /* A node name: its restarts share capacity, policy and what they hold. */
@@ -182,15 +185,16 @@ struct LhFleetSubject {
 };
 
 typedef struct {
-    GHashTable *services;      /* name -> LhFleetService */
-    LhNameSet snapshots;       /* LhFleetSnapshot */
-    GHashTable *replicas;      /* name -> LhFleetReplica */
-    GHashTable *assignments;   /* "<node>/<item>" -> LhFleetAssignment */
-    GHashTable *nodes;         /* id -> LhFleetNode */
-    GHashTable *hosts;         /* node name -> LhFleetHost */
-    GHashTable *subjects;      /* "<plural>/<name>" -> LhFleetSubject */
-    GHashTable *settings;      /* controller -> Accepted (reference) */
-    GHashTable *held;          /* controller -> LhSettings, paused: its Accepted does not parse */
+    GHashTable *services;    /* name -> LhFleetService */
+    LhNameSet snapshots;     /* LhFleetSnapshot */
+    GHashTable *replicas;    /* name -> LhFleetReplica */
+    GHashTable *assignments; /* "<node>/<item>" -> LhFleetAssignment */
+    GHashTable *nodes;       /* id -> LhFleetNode */
+    GHashTable *hosts;       /* node name -> LhFleetHost */
+    GHashTable *subjects;    /* "<plural>/<name>" -> LhFleetSubject */
+    GHashTable *askers;      /* ThrottlePolicy -> set of LhFleetSubject: known seeds that name it */
+    GHashTable *settings;    /* controller -> Accepted (reference) */
+    GHashTable *held;        /* controller -> LhSettings, paused: its Accepted does not parse */
     GHashTable *confirmations; /* controller -> Accepted (reference) */
     GHashTable *brakes;        /* controller -> Brake (reference) */
     GHashTable *statuses;      /* name -> Status (reference) */
@@ -227,11 +231,15 @@ typedef struct {
     GTree *due_assigned; /* LhFleetReplica by due time: a load that ends then */
     GTree *due_free;     /* LhFleetReplica by due time: unassigned, its object goes then */
     GTree *todo;         /* LhFleetReplica by name: answers, lost nodes, retries to look at */
-    GTree *moving;     /* LhFleetReplica, freshest first: a load of it is on a host that is drained,
-                          * or it has several; those on lost nodes do not count */
-    GTree *drains;     /* LhFleetHost by name: drained, or its Status says so */
-    GTree *admit_todo; /* LhFleetSubject by key */
+    GTree *moving;       /* LhFleetReplica, freshest first: a load of it is on a node that it shall
+                          * leave, or any order on one that is failing, or it has several loads; those
+                          * on lost nodes do not count */
+    GTree *drains;       /* LhFleetHost by name: drained, or its Status says so */
+    GTree *failures;     /* LhFleetNode by id: failing, or its Status says so */
+    GTree *admit_todo;   /* LhFleetSubject by key */
     GTree *health_todo;  /* LhFleetPresence by key */
+    /* A sum over all that failure-detector's errands depend on, but its Settings. */
+    guint64 errands_digest;
     GTree *restore_todo; /* LhFleetRestore by name: to plan, or its progress is to be written */
     GTree *live_todo;    /* LhFleetRestored by replica: live, and its expiry is not set */
     GTree *not_live;     /* LhFleetRestored by creation: not live yet, and its expiry is not set */
@@ -259,6 +267,8 @@ void lh_fleet_walk_end(LhFleetWalk *walk);
 
 /* Observations "<this><pool>.<node>": `missing` misses in a row, `token` its create revision. */
 #define LH_PROBE_OBSERVED "failure-detector/probe."
+/* Observations "<this><pool>.<node>" of a lease to be revoked. */
+#define LH_REVOKE_OBSERVED "failure-detector/revoke."
 
 /* A node of any pool, for failure-detector. */
 typedef struct {
@@ -266,7 +276,9 @@ typedef struct {
     const LhObject *node;   /* registration, unknown or NULL */
     const LhObject *health; /* NodeHealth, unknown or NULL */
     const LhObject *probe;  /* Observation of its probes, or NULL */
-    guint assignments;      /* how many it has */
+    char *probe_id; /* of the errand "probe.<pool>.<node>"; NULL: no errand can be called so */
+    guint64 errand_digest; /* its part of LhFleet.errands_digest */
+    guint assignments;     /* how many it has */
     gboolean todo;
 } LhFleetPresence;
 
@@ -290,6 +302,11 @@ char *lh_fleet_snapshot_invalid(const LhFleet *fleet, const LhFleetSnapshot *sna
 int lh_fleet_answer(const LhFleetAssignment *assignment);
 /* The registration is gone (an unknown one is not). */
 gboolean lh_fleet_node_gone(const LhFleetNode *node);
+/* What it has shall be elsewhere: it is drained, or failing. */
+gboolean lh_fleet_leaving(const LhFleetNode *node);
+/* Its health, which parses, says so. */
+gboolean lh_fleet_in_failure(const LhFleetNode *node);
+gboolean lh_fleet_on_probation(const LhFleetNode *node);
 /* Of the host's registered nodes the newest, if it takes new work: online, not in failure, not cordoned.
  * @why (may be NULL): why not, static storage. */
 const LhNode *lh_fleet_host_takes(const LhFleetHost *host, const char **why);

@@ -9,7 +9,6 @@
 
 #include <string.h>
 
-#define ROOTS     LH_CLEANER "/" LH_CLEANER_ROOTS
 #define MISSING   LH_CLEANER "/" LH_CLEANER_MISSING
 #define LISTED    LH_CLEANER "/" LH_CLEANER_LIST
 #define STATUS_OF "/" LH_CLEANER
@@ -509,14 +508,16 @@ gboolean lh_fleet_fold_observation(LhFleet *fleet, const LhObject *before, const
 {
     const char *name = (after != NULL ? after : before)->name;
 
-    if (strcmp(name, ROOTS) == 0)
+    if (strcmp(name, LH_CLEANER_ROOTS) == 0)
         fleet->roots = after != NULL && lh_object_known(after)
                            ? ((const LhObservation *)after)->uris
                            : NULL;
     hold_in_tree(fleet->observed, before, after);
     if (g_str_has_prefix(name, LH_PROBE_OBSERVED))
         lh_fleet_fold_probe(fleet, name + strlen(LH_PROBE_OBSERVED), after);
-    if (strcmp(name, ROOTS) == 0)
+    if (g_str_has_prefix(name, LH_REVOKE_OBSERVED))
+        lh_fleet_fold_revoked(fleet, before, after);
+    if (strcmp(name, LH_CLEANER_ROOTS) == 0)
         touch_all(fleet);
     else if (g_str_has_prefix(name, MISSING))
         touch_named(fleet, name + strlen(MISSING));

@@ -42,11 +42,14 @@ void lh_fleet_touch_replica(LhFleet *fleet, LhFleetReplica *replica);
 void lh_fleet_touch_assignment(LhFleet *fleet, LhFleetAssignment *assignment); /* and its replica */
 void lh_fleet_touch_node(LhFleet *fleet, LhFleetNode *node);
 void lh_fleet_touch_host(LhFleet *fleet, LhFleetHost *host); /* its policy, or what is said of it */
+/* Its registration or health, what is said of it, or the detector's Settings. */
+void lh_fleet_touch_failing(LhFleet *fleet, LhFleetNode *node);
 void lh_fleet_touch_counts(LhFleet *fleet, LhFleetService *service);
 void lh_fleet_touch_subject(LhFleet *fleet, LhFleetSubject *subject);
 void lh_fleet_touch_presence(LhFleet *fleet, LhFleetPresence *presence);
 /* @id: "<pool>.<node>"; @seen may be NULL: it is forgotten. */
 void lh_fleet_fold_probe(LhFleet *fleet, const char *id, const LhObject *seen);
+void lh_fleet_fold_revoked(LhFleet *fleet, const LhObject *before, const LhObject *after);
 /* Takes what an assignment counts for off its host and node again. */
 void lh_fleet_uncount(LhFleet *fleet, LhFleetAssignment *assignment);
 void lh_fleet_trees_init(LhFleet *fleet);

@@ -266,7 +266,8 @@ void lh_fleet_drop_node(LhFleet *fleet, LhFleetNode *node)
 {
     LhFleetHost *host = node->host;
 
-    if (node->object != NULL || node->health != NULL || node->assignments->len != 0)
+    if (node->object != NULL || node->health != NULL || node->said != NULL ||
+        node->assignments->len != 0)
         return;
     g_hash_table_remove(fleet->nodes, node->id);
     g_ptr_array_remove_fast(host->nodes, node);
@@ -298,6 +299,16 @@ void lh_fleet_drop_subject(LhFleet *fleet, LhFleetSubject *subject)
     g_free(subject);
 }
 
+static char *probe_id(const char *key)
+{
+    g_autofree char *name = g_strconcat(LH_PROBE_OBSERVED, key, NULL);
+    char *id = strchr(name, '/') + 1, *slash = strchr(id, '/');
+
+    if (slash != NULL)
+        *slash = '.';
+    return lh_kind_name_valid(LH_KIND_OBSERVATION, name) ? g_strdup(id) : NULL;
+}
+
 LhFleetPresence *lh_fleet_presence(LhFleet *fleet, const char *key)
 {
     LhFleetPresence *presence = g_hash_table_lookup(fleet->health, key);
@@ -305,6 +316,7 @@ LhFleetPresence *lh_fleet_presence(LhFleet *fleet, const char *key)
     if (presence == NULL) {
         presence = g_new0(LhFleetPresence, 1);
         presence->key = g_strdup(key);
+        presence->probe_id = probe_id(key);
         g_hash_table_insert(fleet->health, presence->key, presence);
     }
     return presence;
@@ -318,5 +330,6 @@ void lh_fleet_drop_presence(LhFleet *fleet, LhFleetPresence *presence)
     g_assert(!presence->todo);
     g_hash_table_remove(fleet->health, presence->key);
     g_free(presence->key);
+    g_free(presence->probe_id);
     g_free(presence);
 }

@@ -88,6 +88,12 @@ static gint by_host_name(gconstpointer a, gconstpointer b, gpointer data)
     return strcmp(((const LhFleetHost *)a)->name, ((const LhFleetHost *)b)->name);
 }
 
+static gint by_node_id(gconstpointer a, gconstpointer b, gpointer data)
+{
+    (void)data;
+    return strcmp(((const LhFleetNode *)a)->id, ((const LhFleetNode *)b)->id);
+}
+
 static gint by_text(gconstpointer a, gconstpointer b, gpointer data)
 {
     (void)data;
@@ -106,6 +112,7 @@ void lh_fleet_trees_init(LhFleet *fleet)
     fleet->todo = g_tree_new_full(by_replica_name, NULL, NULL, NULL);
     fleet->moving = g_tree_new_full(by_freshness, NULL, NULL, NULL);
     fleet->drains = g_tree_new_full(by_host_name, NULL, NULL, NULL);
+    fleet->failures = g_tree_new_full(by_node_id, NULL, NULL, NULL);
     fleet->admit_todo = g_tree_new_full(by_subject, NULL, NULL, NULL);
     fleet->health_todo = g_tree_new_full(by_presence, NULL, NULL, NULL);
     fleet->evicting = g_tree_new_full(by_order, NULL, NULL, NULL);
@@ -127,6 +134,7 @@ void lh_fleet_trees_clear(LhFleet *fleet)
     g_tree_unref(fleet->todo);
     g_tree_unref(fleet->moving);
     g_tree_unref(fleet->drains);
+    g_tree_unref(fleet->failures);
     g_tree_unref(fleet->admit_todo);
     g_tree_unref(fleet->health_todo);
     g_tree_unref(fleet->evicting);
@@ -243,16 +251,19 @@ static gboolean has_load(const LhFleetReplica *replica)
     return FALSE;
 }
 
-/* A load that should not be where it is, or of which there should be one less. */
+/* A load that should not be where it is, or of which there should be one less; or an order that a node in failure
+ * may never answer. */
 static gboolean is_moving(const LhFleetReplica *replica)
 {
     guint loads = 0;
 
     for (guint i = 0; replica->assignments != NULL && i < replica->assignments->len; i++) {
         const LhFleetAssignment *assignment = g_ptr_array_index(replica->assignments, i);
+        if (assignment->object != NULL && assignment->node->failing)
+            return TRUE;
         if (lh_fleet_load(assignment) == NULL || lh_fleet_node_gone(assignment->node))
             continue;
-        if (assignment->node->host->draining)
+        if (lh_fleet_leaving(assignment->node))
             return TRUE;
         loads++;
     }
@@ -283,7 +294,7 @@ gboolean lh_fleet_replica_settled(const LhFleetReplica *replica)
 {
     for (guint i = 0; replica->assignments != NULL && i < replica->assignments->len; i++) {
         const LhFleetAssignment *assignment = g_ptr_array_index(replica->assignments, i);
-        if (lh_fleet_load(assignment) != NULL && !assignment->node->host->draining &&
+        if (lh_fleet_load(assignment) != NULL && !lh_fleet_leaving(assignment->node) &&
             lh_fleet_answer(assignment) == LH_ITEM_LIVE)
             return TRUE;
     }
@@ -649,6 +660,29 @@ void lh_fleet_touch_host(LhFleet *fleet, LhFleetHost *host)
                                  draining || host->drain_said != NULL);
 }
 
+/* One whose registration is gone, or does not parse, is another matter. Nobody acts on the word of a detector
+ * that people have stopped, or whose Settings do not parse. */
+static gboolean is_failing(const LhFleet *fleet, const LhFleetNode *node)
+{
+    const LhSettings *detector = lh_fleet_settings(fleet, "failure-detector");
+
+    return node->object != NULL && lh_object_known(node->object) && lh_fleet_in_failure(node) &&
+           ((const LhHealth *)node->health)->missing_since < 0 &&
+           detector->on_failure == LH_ON_FAILURE_EVICT && !detector->paused;
+}
+
+void lh_fleet_touch_failing(LhFleet *fleet, LhFleetNode *node)
+{
+    gboolean failing = is_failing(fleet, node);
+
+    if (failing != node->failing) {
+        node->failing = failing;
+        lh_fleet_touch_node(fleet, node);
+    }
+    node->in_failures = set_member(fleet->failures, node, node->in_failures,
+                                   failing || node->said != NULL);
+}
+
 /* ---- admission and health ---- */
 
 static gboolean subject_todo(const LhFleet *fleet, const LhFleetSubject *subject)
@@ -719,8 +753,61 @@ void lh_fleet_fold_probe(LhFleet *fleet, const char *id, const LhObject *seen)
     lh_fleet_drop_presence(fleet, presence);
 }
 
+/* FNV-1a */
+static guint64 mix(guint64 sum, const void *bytes, gsize len)
+{
+    for (gsize i = 0; i < len; i++)
+        sum = (sum ^ ((const guint8 *)bytes)[i]) * G_GUINT64_CONSTANT(1099511628211);
+    return sum;
+}
+
+static guint64 mix_text(guint64 sum, const char *text)
+{
+    return text == NULL ? sum : mix(sum, text, strlen(text) + 1);
+}
+
+static guint64 mix_number(guint64 sum, gint64 number)
+{
+    return mix(sum, &number, sizeof number);
+}
+
+static guint64 errand_digest(const LhFleetPresence *presence)
+{
+    const LhHealth *health = (const LhHealth *)presence->health;
+    guint64 sum = mix_text(1, presence->key);
+
+    if (presence->node == NULL || !lh_object_known(presence->node))
+        return 0;
+    sum = mix_text(sum, ((const LhNode *)presence->node)->url);
+    sum = mix_number(sum, presence->node->create_rev);
+    if (health == NULL || !lh_object_known(&health->o) || !health->revoking)
+        return sum;
+    return mix_number(mix_number(sum, health->o.mod_rev), lh_object_lease(presence->node));
+}
+
+static guint64 revoked_digest(const LhObject *object)
+{
+    const LhObservation *seen = (const LhObservation *)object;
+
+    return object == NULL || !lh_object_known(object)
+               ? 0
+               : mix_number(mix_number(mix_number(mix_text(mix_text(1, object->name), seen->error),
+                                                  seen->token),
+                                       seen->attempt),
+                            seen->at);
+}
+
+void lh_fleet_fold_revoked(LhFleet *fleet, const LhObject *before, const LhObject *after)
+{
+    fleet->errands_digest += revoked_digest(after) - revoked_digest(before);
+}
+
 void lh_fleet_touch_presence(LhFleet *fleet, LhFleetPresence *presence)
 {
+    guint64 digest = errand_digest(presence);
+
+    fleet->errands_digest += digest - presence->errand_digest;
+    presence->errand_digest = digest;
     presence->todo = set_member(fleet->health_todo, presence, presence->todo,
                                 presence_todo(presence));
 }

@@ -100,6 +100,7 @@ static gboolean node_of(const LhFleetHost *host, LhPlaceNode *out)
         .restored_bytes = host->restored_bytes,
         .restored_items = host->restored_items,
         .load_slots = -record->loading,
+        .probation = lh_fleet_on_probation(record),
     };
     return TRUE;
 }

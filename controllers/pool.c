@@ -448,6 +448,23 @@ static void fold_seed_status(LhPools *pools, const char *name, const LhObject *a
     }
 }
 
+static gint by_text(gconstpointer a, gconstpointer b, gpointer data)
+{
+    (void)data;
+    return strcmp(a, b);
+}
+
+/* They are looked for without looking at those of seeds, which are many. */
+static void fold_task_status(LhPools *pools, const char *name, const LhObject *after)
+{
+    if (!g_str_has_prefix(name, "recoverytasks/") || !g_str_has_suffix(name, "/recovery-assigner"))
+        return;
+    if (after == NULL)
+        g_tree_remove(pools->task_statuses, name);
+    else
+        g_tree_replace(pools->task_statuses, g_strdup(name), lh_object_ref(after));
+}
+
 static gboolean fold_status(LhPools *pools, const char *name, const LhObject *after)
 {
     static const char *const plurals[] = {"recoverytasks/", "partitions/", "seeds/", "throttles/",
@@ -463,6 +480,7 @@ static gboolean fold_status(LhPools *pools, const char *name, const LhObject *af
             continue;
         fold_table(pools, LH_KIND_STATUS, name, after);
         fold_seed_status(pools, name, after);
+        fold_task_status(pools, name, after);
         /* What others say of it changes no decision here. */
         for (guint w = 0; w < G_N_ELEMENTS(writers); w++)
             if (g_str_has_suffix(name, writers[w]))
@@ -603,6 +621,7 @@ static gpointer pools_new(void)
     pools->settings = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
                                             (GDestroyNotify)lh_object_unref);
     pools->held = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+    pools->task_statuses = g_tree_new_full(by_text, NULL, g_free, (GDestroyNotify)lh_object_unref);
     for (guint i = 0; i < G_N_ELEMENTS(held); i++)
         pools->objects[held[i]] = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
                                                         (GDestroyNotify)lh_object_unref);
@@ -673,6 +692,7 @@ static void pools_free(gpointer index)
     g_hash_table_unref(pools->views);
     g_hash_table_unref(pools->settings);
     g_hash_table_unref(pools->held);
+    g_tree_unref(pools->task_statuses);
     for (guint i = 0; i < LH_N_KINDS; i++)
         g_clear_pointer(&pools->objects[i], g_hash_table_unref);
     lh_partitions_free(pools->partitions);

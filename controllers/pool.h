@@ -112,6 +112,7 @@ struct LhPools {
      * services, which are many: partitions.h has those). NULL: a kind
      * that is not held. */
     GHashTable *objects[LH_N_KINDS];
+    GTree *task_statuses; /* name -> Status (reference): what recovery-assigner says of tasks */
     struct LhPartitions *partitions; /* partitions.h */
     LhSeeds *seeds;                  /* seeds.h */
 };
@@ -130,9 +131,6 @@ const LhObject *lh_pools_get(const LhPools *pools, LhKind kind, const char *name
 const LhObject *lh_pools_accepted(const LhPools *pools, const char *plural, const char *name);
 const LhObject *lh_pools_status(const LhPools *pools, const char *plural, const char *name,
                                 const char *controller);
-/* All of a kind that is held, sorted by name; of ACCEPTED and STATUS those whose name begins with @prefix
- * ("partitions/"); NULL: all. The objects are borrowed; free with g_ptr_array_unref. */
-GPtrArray *lh_pools_list(const LhPools *pools, LhKind kind, const char *prefix);
 
 /* ---- one pool ---- */
 /* NULL: nothing is known of it. */

@@ -4,6 +4,7 @@
  */
 #include "base/planted.h"
 #include "controllers/pool.h"
+#include "placement/placement.h"
 
 #include <string.h>
 
@@ -47,25 +48,6 @@ const LhObject *lh_pools_status(const LhPools *pools, const char *plural, const 
     g_autofree char *key = g_strconcat(plural, "/", name, "/", controller, NULL);
 
     return lh_pools_get(pools, LH_KIND_STATUS, key);
-}
-
-static gint by_object_name(gconstpointer a, gconstpointer b)
-{
-    return strcmp((*(const LhObject *const *)a)->name, (*(const LhObject *const *)b)->name);
-}
-
-GPtrArray *lh_pools_list(const LhPools *pools, LhKind kind, const char *prefix)
-{
-    GPtrArray *list = g_ptr_array_new();
-    GHashTableIter iter;
-    gpointer name, object;
-
-    g_hash_table_iter_init(&iter, pools->objects[kind]);
-    while (g_hash_table_iter_next(&iter, &name, &object))
-        if (prefix == NULL || g_str_has_prefix(name, prefix))
-            g_ptr_array_add(list, object);
-    g_ptr_array_sort(list, by_object_name);
-    return list;
 }
 
 /* ---- items ---- */
@@ -245,7 +227,8 @@ static const char *why_not(const LhPoolHost *host, const LhPoolNode *node)
         return "its registration does not parse";
     if (health != NULL && !lh_object_known(&health->o))
         return "its health does not parse";
-    if (health != NULL && (health->state == LH_HEALTH_FAILURE || health->state == LH_HEALTH_FAILED))
+    if (health != NULL && !LH_BUG(FAILURE_TAKES) &&
+        (health->state == LH_HEALTH_FAILURE || health->state == LH_HEALTH_FAILED))
         return "it is in failure";
     if (host->policy != NULL && policy == NULL)
         return "its policy does not parse";
@@ -296,8 +279,8 @@ GArray *lh_pool_takers(const LhPoolView *view)
     }
     for (guint i = 0; i < takers->len; i++) {
         LhPoolTaker *taker = &g_array_index(takers, LhPoolTaker, i);
-        if (lh_pool_on_probation(taker->node))
-            taker->limit = MIN(taker->limit, demand / (2 * (gint64)takers->len));
+        if (lh_pool_on_probation(taker->node) && !LH_BUG(PROBATION_WHOLE))
+            taker->limit = MIN(taker->limit, lh_place_half_share(demand, takers->len));
     }
     return takers;
 }

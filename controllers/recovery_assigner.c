@@ -290,14 +290,11 @@ static void plan_busy(Round *round)
 /* A Status whose task or retry is gone: the item is in no set any more. */
 static void plan_statuses(Round *round)
 {
-    g_autoptr(GPtrArray) list = lh_pools_list(round->pools, LH_KIND_STATUS, "recoverytasks/");
-
-    for (guint i = 0; i < list->len; i++) {
-        const LhObject *status = list->pdata[i];
-        const char *controller;
+    for (GTreeNode *n = g_tree_node_first(round->pools->task_statuses); n != NULL;
+         n = g_tree_node_next(n)) {
+        const LhObject *status = g_tree_node_value(n);
         g_autofree char *name = NULL;
-        if (!lh_status_name_split(status->name, NULL, &name, &controller) ||
-            strcmp(controller, NAME) != 0)
+        if (!lh_status_name_split(status->name, NULL, &name, NULL))
             continue;
         if (round->view != NULL && keeps_status(lh_pool_item(round->view, name)))
             continue; /* plan_parked looks at it */

@@ -10,7 +10,8 @@
  *    transactions of the plan before it have ended and are seen; another leader's are fenced. So none is on
  *    its way that the claim does not see; and one plan claims a policy once.
  *  - Evictions, ends and updates in place do not make another node hold a policy: any subset is safe. An update
- *    that brings a seed to another policy is a load of that policy, and compares or writes its claim.
+ *    that brings a seed to a policy is a load of that policy, and compares or writes its claim. None takes a
+ *    seed from its policy: the order would not say any more what the node does until it has heard it.
  *
  * A move is: all seeds of the group evicted (orders of a moving rule at the claimed node are what says that the
  * group moves), all acknowledged, then one transaction with the claim, the end of one old assignment, and the

@@ -86,7 +86,11 @@ static const char *window_of(const LhSeedRound *round, const LhSeedDecision *at,
     gint64 quiet = lh_window_quiet_ms(throttle->requests, throttle->period_ms,
                                       throttle->max_concurrent);
     gint64 since = MAX(at->owner_since, round->context->led_ms);
+    gboolean watched = round->context->now_ms - round->context->led_ms >= quiet;
 
+    /* etcd was restored: somebody who is not in the backup, or not any more, may have held it since. */
+    if (round->context->regressed_rev > 0 && !watched)
+        return NULL;
     if (g_tree_nnodes(at->group->orders) == 0) {
         if (at->group->status == NULL)
             return "{}"; /* never held: whoever holds it writes the claim first */

@@ -14,16 +14,15 @@ static gint by_urgency(gconstpointer a, gconstpointer b)
     return strcmp(x->one.item->name, y->one.item->name);
 }
 
-/* It stays where it was: what is there ends first, then it is loaded anew. */
+/* It stays where it was: what is there ends first, then it is loaded anew. What the first seed leaves may be of
+ * another policy. */
 static void end_all(LhSeedRound *round, const LhSeedUnit *unit)
 {
-    const GArray *pending = unit->group == NULL ? NULL : unit->group->pending;
+    const LhSeedGroup *group = unit->group == NULL ? NULL : unit->group->group;
 
-    if (pending == NULL) {
+    if (group == NULL || unit->one.ended->group != group)
         lh_seed_take(round, unit->one.ended, "evicted", "nothing of it is held there");
-        return;
-    }
-    for (GTreeNode *n = g_tree_node_first(unit->group->group->orders);
+    for (GTreeNode *n = group == NULL ? NULL : g_tree_node_first(group->orders);
          n != NULL && !lh_seed_plan_full(round); n = g_tree_node_next(n))
         lh_seed_take(round, g_tree_node_key(n), "evicted", "nothing of it is held there");
 }

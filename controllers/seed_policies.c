@@ -81,21 +81,6 @@ gboolean lh_seed_plan_frozen(const LhSeedGroup *group)
 
 /* ---- policies ---- */
 
-/* An order in place that the old holder has not read yet: it may still work by what it knew. */
-static gboolean has_unread(const LhSeedDecision *at, const LhPoolView *view)
-{
-    const LhPoolNode *node = at->owner == NULL ? NULL : g_hash_table_lookup(view->nodes, at->owner);
-
-    for (guint i = 0; node != NULL && node->object != NULL && i < node->assignments->len; i++) {
-        const LhPoolAssignment *assignment = node->assignments->pdata[i];
-        const LhAssignment *order = lh_pool_order(assignment);
-        if (order != NULL && assignment->item != NULL && order->action == LH_ACTION_LOAD &&
-            lh_pool_answer(assignment) < 0)
-            return TRUE;
-    }
-    return FALSE;
-}
-
 void lh_seed_plan_note_all(LhSeedRound *round, const LhSeedDecision *at, const char *rule,
                            const char *reason)
 {
@@ -180,9 +165,6 @@ static void plan_group(LhSeedRound *round, LhSeedDecision *at)
     else if (round->pools->seeds->unknown_orders > 0)
         lh_seed_plan_note_all(round, at, "unknown",
                               "an assignment of the pool does not parse: mend it");
-    else if (has_unread(at, round->view))
-        lh_seed_plan_note_all(round, at, "wait-update",
-                              "its last manager has not read an update yet");
     else if (first->ended != NULL && lh_seed_plan_grace(round, first->ended, &until) &&
              lh_pool_host_takes(first->ended->node->host, NULL) == NULL) {
         lh_plan_wake(round->plan, until);

@@ -5,16 +5,20 @@
 
 /* ---- what is held ---- */
 
-/* A seed that runs asks for another policy, or for none. */
+/* A seed that runs asks for another policy, or for none. Of one that it has, no order in place may take it:
+ * until the node has heard of it, it crawls under the old policy, which nothing would say any more. */
 static void change_policy(LhSeedRound *round, const LhPoolAssignment *assignment, const char *json)
 {
     const LhPoolItem *item = assignment->of;
     LhSeedDecision *at = item->group == NULL ? NULL : lh_seed_plan_group(round, item->group);
 
-    if (at == NULL) {
-        lh_seed_update(round, assignment, NULL, FALSE, json);
+    if (assignment->group != NULL) {
+        lh_seed_plan_evict(round, assignment, "throttle-changed",
+                           "what it crawls under its old policy ends first");
         return;
     }
+    if (at == NULL)
+        return; /* it has no policy either way */
     if (at->claimed || at->unknown || round->pools->seeds->unknown_orders > 0)
         return; /* when that is seen */
     if (g_tree_nnodes(at->group->orders) == 0)

@@ -469,7 +469,7 @@ static void brake_restored(Round *round)
         if (root->newer == 0)
             g_string_append_printf(message,
                                    "; %s: it has no marker " LH_CLEANER_MARKER
-                                   ", and is not empty or not known to be: is it the right one",
+                                   ", and is not empty, or not known to be",
                                    root->root);
         else if (root->newer > 0)
             g_string_append_printf(message,
@@ -478,8 +478,9 @@ static void brake_restored(Round *round)
                                    root->root, root->newer);
     }
     g_string_append_printf(message,
-                           "; nothing is deleted: %u snapshots and %u orphans are due, and %d "
-                           "deletions are decided; leasehold confirm " LH_CLEANER " --plan %s",
+                           "; nothing is deleted (due: %u snapshots, %u orphans; decided: %d "
+                           "deletions) until somebody has looked whether that is as it should be, "
+                           "and says leasehold confirm " LH_CLEANER " --plan %s",
                            cleaner->due->len, cleaner->orphans->len,
                            g_tree_nnodes(cleaner->fleet->undeleted), hash);
     made.message = message->str;

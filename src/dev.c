@@ -32,7 +32,9 @@
 #define STOP_MS       12000 /* an agent gives itself 10 s */
 #define ETCD_RETRY_MS 100
 #define ETCD_START_MS 20000
-#define MAX_AGENTS    100
+#define MARKER_MS \
+    10000 /* then without it: the cleaner may be paused in a directory that is used again */
+#define MAX_AGENTS 100
 
 typedef struct {
     struct Dev *dev;
@@ -365,14 +367,36 @@ static void put(Dev *dev, LhKind kind, const char *name, const char *value)
 
 static void publish(Dev *dev)
 {
+    g_autofree char *objects = g_build_filename(dev->data_dir, "objects", NULL);
+    g_autoptr(GError) error = NULL;
     GHashTableIter iter;
     gpointer name, value;
 
+    dev->to_publish = lh_demo_make(objects, lh_wall_ms(dev->env), &error);
+    if (dev->to_publish == NULL) {
+        fail(dev, "%s", error->message);
+        return;
+    }
     put(dev, LH_KIND_SERVICE, "demo", lh_demo_service());
     g_hash_table_iter_init(&iter, dev->to_publish);
     while (g_hash_table_iter_next(&iter, &name, &value))
         put(dev, LH_KIND_SNAPSHOT, name, value);
     dev->published_ms = lh_mono_ms(dev->env);
+}
+
+/* Into a root that the manager has taken while it was empty: of one that is not, it asks whether it is the right
+ * one before it would ever delete anything there. */
+static void publish_when_taken(gpointer data)
+{
+    Dev *dev = data;
+    g_autofree char *marker = g_build_filename(dev->data_dir, "objects", ".leasehold", NULL);
+
+    dev->timer = NULL;
+    if (g_file_test(marker, G_FILE_TEST_EXISTS) ||
+        lh_mono_ms(dev->env) > dev->started_ms + MARKER_MS)
+        publish(dev);
+    else
+        dev->timer = lh_timer_in(dev->env, ETCD_RETRY_MS, publish_when_taken, dev);
 }
 
 /* ---- starting ---- */
@@ -394,7 +418,7 @@ static void start_rest(Dev *dev)
     lh_mirror_listen(dev->mirror, &mirror_funcs, dev);
     lh_mirror_start(dev->mirror);
     if (dev->demo)
-        publish(dev);
+        publish_when_taken(dev);
 }
 
 static void ask_etcd(gpointer data);
@@ -443,18 +467,12 @@ static gboolean make_dirs(Dev *dev, GError **error)
 
 static gboolean start(Dev *dev, GError **error)
 {
-    g_autofree char *objects = NULL, *endpoint = NULL;
+    g_autofree char *endpoint = NULL;
     const char *endpoints[] = {NULL, NULL};
     LhEtcdOptions options = {.endpoints = endpoints};
 
     if (!make_dirs(dev, error))
         return FALSE;
-    objects = g_build_filename(dev->data_dir, "objects", NULL);
-    if (dev->demo) {
-        dev->to_publish = lh_demo_make(objects, lh_wall_ms(dev->env), error);
-        if (dev->to_publish == NULL)
-            return FALSE;
-    }
     dev->etcd_port = free_port(0);
     dev->peer_port = free_port(0);
     dev->api_port = free_port(API_PORT);

@@ -46,6 +46,7 @@ typedef struct {
     LhMirror *mirror;
     LhRuntime *runtime;
     LhObjectStore *store;
+    gint64 until_ms; /* monotonic, atomic: nothing is changed in the store after it */
     LhEtcdClock *clock;
     LhSweeper *sweeper;
     LhProber *prober;
@@ -140,7 +141,20 @@ static void set_errands(const char *controller, const LhErrand *errands, guint n
     lh_prober_outside.set(controller, errands, n, manager->prober);
 }
 
-static const LhOutside manager_outside = {.set = set_errands};
+static void set_until(gint64 mono_ms, gpointer data)
+{
+    __atomic_store_n(&((Manager *)data)->until_ms, mono_ms, __ATOMIC_RELAXED);
+}
+
+static const LhOutside manager_outside = {.set = set_errands, .until = set_until};
+
+/* On the store's threads. */
+static gboolean may_change(gpointer data)
+{
+    Manager *manager = data;
+
+    return lh_mono_ms(manager->env) < __atomic_load_n(&manager->until_ms, __ATOMIC_RELAXED);
+}
 
 /* Nodes are known by tls.clientCa, as they are as clients; without it by the CA of etcd. */
 static void make_prober(Manager *manager, const char *etcd_cacert)
@@ -176,6 +190,7 @@ static gboolean make_outside(Manager *manager, GError **error)
     manager->store = lh_objectstore_new(manager->env, &store, error);
     if (manager->store == NULL)
         return FALSE;
+    lh_store_set_guard(manager->store, may_change, manager);
     manager->clock = lh_etcd_clock_new(etcd_endpoint, manager, etcd.cacert, etcd.cert, etcd.key);
     LhSweeperOptions options = {
         .env = manager->env,

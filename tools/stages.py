@@ -2,16 +2,21 @@
 
 A cmocka case (a line of TAP) is a test, and so is a program without TAP, a check, its self-test,
 and a file under clang-tidy. A stage that ran nothing has failed.
+
+Tests run one stage after the other. What no clock matters to, builds and clang-tidy, runs beside them from
+the beginning and gets what they leave of the cores, which is much while they wait for time to pass.
 """
 
 import argparse
 import json
+import multiprocessing
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +27,7 @@ TAIL_LINES = 40
 CAUSE_LINES = 4  # around each line that says what failed
 SHOWN_FAILURES = 20
 WAITING = ("integration", "conformance", "chaos", "waits")
+WAITING_JOBS = 4 * JOBS  # such a program uses an eighth of a core
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 
@@ -102,7 +108,7 @@ def all_tests(directory, *arguments):
     busy = [word for suite in WAITING for word in ("--no-suite", suite)]
     waiting = [word for suite in WAITING for word in ("--suite", suite)]
     return (meson_tests(directory, *busy, *arguments)
-            + meson_tests(directory, *waiting, *arguments, jobs=2 * JOBS + 1))
+            + meson_tests(directory, *waiting, *arguments, jobs=WAITING_JOBS))
 
 
 def meson_tests(directory, *arguments, rebuild=False, jobs=JOBS):
@@ -135,14 +141,26 @@ def gcc(quick):
         + all_tests("build", *(["--no-suite", "slow"] if quick else [])))
 
 
-def asan(quick):
-    return build_failures("asan") or all_tests("build-asan", "--no-suite", "slow", "--timeout-multiplier", 4)
+def build_asan():
+    return build_failures("asan")
 
 
-def tsan(quick):
-    # Only configured here: Meson builds just the programs of the suite.
-    return build_failures("tsan", "build.ninja") or meson_tests(
-        "build-tsan", "--suite", "threads", "--timeout-multiplier", 6, rebuild=True)
+def asan(quick, failures):
+    return failures or all_tests("build-asan", "--no-suite", "slow", "--timeout-multiplier", 4)
+
+
+def build_tsan():
+    failures = build_failures("tsan", "build.ninja")
+    if failures:
+        return failures
+    tests = json.loads(run(["meson", "introspect", "--tests", "build-tsan"]).stdout)
+    programs = {os.path.relpath(test["cmd"][0], ROOT / "build-tsan")
+                for test in tests if any(suite.endswith(":threads") for suite in test["suite"])}
+    return build_failures("tsan", *sorted(programs))
+
+
+def tsan(quick, failures):
+    return failures or meson_tests("build-tsan", "--suite", "threads", "--timeout-multiplier", 6)
 
 
 def valgrind(quick):
@@ -151,7 +169,7 @@ def valgrind(quick):
                                                 "--no-suite", "slow", "--no-suite", "processes")
 
 
-def tidy(quick):
+def run_tidy():
     failures = build_failures("asan")  # for clang's own command lines and the generated headers
     if failures:
         return failures
@@ -168,6 +186,10 @@ def tidy(quick):
     return in_parallel(one, ours)
 
 
+def tidy(quick, results):
+    return results
+
+
 STAGES = {
     "checks": ("checks of the source, and a planted violation for each", checks),
     "gcc": ("build with gcc, all tests", gcc),
@@ -177,6 +199,38 @@ STAGES = {
     "tidy": ("clang-tidy", tidy),
 }
 NOT_QUICK = ("tsan", "valgrind", "tidy")
+
+# What runs beside the stages before it, one after the other; its results go to its stage.
+BESIDE = {"asan": build_asan, "tidy": run_tidy, "tsan": build_tsan}
+
+
+def step_aside():
+    """This process and its children get what others leave of the cores."""
+    os.setsid()
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    try:  # where the kernel shares the cores among sessions first
+        Path("/proc/self/autogroup").write_text("19")
+    except OSError:
+        pass
+
+
+class Beside:
+    """The work of BESIDE for these stages; the first of them does its own, as nothing is before it."""
+
+    def __init__(self, names):
+        self.pool = ProcessPoolExecutor(1, initializer=step_aside)
+        self.results = {name: self.pool.submit(work) for name, work in BESIDE.items() if name in names[1:]}
+
+    def of(self, name):
+        """What the stage is given besides --quick."""
+        if name not in BESIDE:
+            return []
+        return [self.results[name].result() if name in self.results else BESIDE[name]()]
+
+    @staticmethod
+    def end():
+        for worker in multiprocessing.active_children():
+            os.killpg(worker.pid, signal.SIGTERM)
 
 
 def worth_showing(lines):
@@ -213,11 +267,12 @@ def main():
     os.environ["LEASEHOLD_WERROR"] = "1"
     everything = []
     begin = time.monotonic()
+    beside = Beside(names)
     for name in names:
         headline, stage = STAGES[name]
         print(f"== {name}: {headline}", flush=True)
         started = time.monotonic()
-        results = stage(arguments.quick)
+        results = stage(arguments.quick, *beside.of(name))
         if not any(result.outcome != SKIPPED for result in results):
             results.append(Result(f"stage {name}", FAILED, "it ran no tests"))
         everything += results
@@ -242,4 +297,5 @@ if __name__ == "__main__":
     try:
         main()
     except KeyboardInterrupt:
+        Beside.end()
         sys.exit(130)

@@ -1,11 +1,12 @@
 /*
- * What cache_work.c and cache_hooks.c share. Not for use outside these two.
+ * What cache_work.c, cache_load.c, cache_holding.c and cache_hooks.c share. Not for use outside these.
  */
 #pragma once
 
 #include "agent/cache_store.h"
 #include "agent/cache_work.h"
 #include "api/published.h"
+#include "base/errors.h"
 
 #define LH_CACHE_FETCHES 8 /* files of one snapshot that are fetched at the same time */
 
@@ -79,6 +80,32 @@ struct Holding {
     HookEnd hook_end;
     GError *error; /* to be answered */
 };
+
+/* ---- cache_holding.c ---- */
+
+/* Ends what is under way. */
+void lh_holding_stop(Holding *holding);
+void lh_holding_hold(Holding *holding, LhCacheEntry *entry);
+void lh_holding_unhold(Holding *holding);
+/* What has been copied so far, away. @done: when it is gone. FALSE: there was nothing. */
+gboolean lh_holding_discard(Holding *holding, LhCacheRemoved done, gpointer data);
+/* Of what it is to load; lh_cache_entry_free. */
+LhCacheEntry *lh_holding_origin(const Holding *holding);
+/* Parks what has been copied so far, for the next load of the same. */
+void lh_holding_free(gpointer holding);
+/* Its load is over; answered at a later turn, after which it is gone. */
+void lh_holding_fail(Holding *holding, const GError *error);
+void lh_holding_fail_with(Holding *holding, LhErrorCode code, const char *format, ...)
+    G_GNUC_PRINTF(3, 4);
+
+/* ---- cache_load.c ---- */
+
+/* @holding: the first step of its load, as a timer's callback. */
+void lh_cache_load(gpointer holding);
+/* @work: something has left the disk, and who waits for room looks again. For the store. */
+void lh_cache_load_room(gpointer work);
+
+/* ---- cache_hooks.c ---- */
 
 /* Runs --on-load, if there is one, and calls @end with the url to announce; never inside the
  * call. */

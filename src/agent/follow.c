@@ -203,6 +203,7 @@ static void start_watcher(LhFollow *f, gint64 start_revision)
         .key = f->key,
         .range_end = f->range_end,
         .start_revision = start_revision,
+        .listed = start_revision > 0,
     };
     f->watcher = lh_watcher_start(f->env, f->etcd, &options, &funcs, f);
 }

@@ -113,6 +113,8 @@ static void look(LhItemWriter *w, const LhTxnReply *reply)
         settle(w, present);
         return;
     }
+    if (moved)
+        w->funcs->moved(w->data);
     if (moved && !w->unsure)
         lh_log(LH_LOG_INFO, "item is not at the revision last written; writing it again", "key",
                w->item_key, "revision", lh_fmt("%" G_GINT64_FORMAT, present), NULL);
@@ -241,7 +243,12 @@ void lh_item_writer_hurry(LhItemWriter *w)
 
 gint64 lh_item_writer_revision(const LhItemWriter *w)
 {
-    return w->call != 0 || w->unsure || w->must_read || w->given_away ? -1 : w->mod_rev;
+    return w->call != 0 || w->unsure || w->must_read ? -1 : w->mod_rev;
+}
+
+gboolean lh_item_writer_given_away(const LhItemWriter *w)
+{
+    return w->given_away;
 }
 
 void lh_item_writer_free(LhItemWriter *w)

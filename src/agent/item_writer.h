@@ -33,6 +33,8 @@ typedef struct {
 typedef struct {
     /* Fills @write (zeroed) with what is to be known now. */
     void (*compose)(LhItemWrite *write, gpointer data);
+    /* The item key is not at the revision last written; what is there is about to be written over. */
+    void (*moved)(gpointer data);
     /* @write is committed. FALSE: the writer has been freed. */
     gboolean (*committed)(const LhItemWrite *write, gpointer data);
 } LhItemWriterFuncs;
@@ -56,8 +58,9 @@ LhItemWriter *lh_item_writer_new(const LhItemScope *scope, const char *item_key,
 void lh_item_writer_touch(LhItemWriter *writer);
 /* A newer assignment has been heard of: a write that waits for it need not wait any longer. */
 void lh_item_writer_hurry(LhItemWriter *writer);
-/* Of the item key as last written, 0: it does not exist; -1: that is just being changed or found out, or it
- * was put without the lease, and a controller may have taken it away. */
+/* Of the item key as last written, 0: it does not exist; -1: that is just being changed or found out. */
 gint64 lh_item_writer_revision(const LhItemWriter *writer);
+/* It was put without the lease: a controller may have taken it away. */
+gboolean lh_item_writer_given_away(const LhItemWriter *writer);
 /* What is in flight may land or not. Accepts NULL; also inside committed. */
 void lh_item_writer_free(LhItemWriter *writer);

@@ -95,16 +95,24 @@ static char *search_value(const Item *item)
     return lh_object_print(LH_KIND_SEARCH, &search);
 }
 
+/* Whose search key is the item's; NULL: none's. What is only ordered away was perhaps held once. */
+static const char *snapshot_of(const Item *item)
+{
+    const LhAssignment *about = item->held != NULL ? item->held : item->assignment;
+    return about != NULL ? about->snapshot : NULL;
+}
+
 /* Another item of this node that serves the same snapshot: the search key is then its. */
 static const Item *other_of_snapshot(const Item *item)
 {
+    const char *snapshot = snapshot_of(item);
     GHashTableIter iter;
     gpointer value;
     g_hash_table_iter_init(&iter, item->set->table);
     while (g_hash_table_iter_next(&iter, NULL, &value)) {
         const Item *other = value;
         if (other != item && other->announced && other->order.phase == LH_PHASE_LIVE &&
-            g_strcmp0(other->held->snapshot, item->held->snapshot) == 0)
+            g_strcmp0(other->held->snapshot, snapshot) == 0)
             return other;
     }
     return NULL;
@@ -112,10 +120,10 @@ static const Item *other_of_snapshot(const Item *item)
 
 static void compose_search(Item *item, LhItemWrite *write)
 {
-    const char *snapshot = item->held != NULL ? item->held->snapshot : NULL;
+    const char *snapshot = snapshot_of(item);
     gboolean live = !write->erase && write->state == LH_ITEM_LIVE;
     /* What gives it up takes the search key away whether we know of one or not: it comes back when etcd
-     * is restored from a backup. */
+     * is restored from a backup, also to a node that has forgotten the item. */
     gboolean loading = !write->erase && write->state == LH_ITEM_LOADING;
     if (!item->set->o.search || snapshot == NULL || (loading && !item->announced))
         return;
@@ -179,15 +187,22 @@ static void compose(LhItemWrite *write, gpointer data)
  * committed after it. */
 static void announce_others(const Item *item)
 {
+    const char *snapshot = snapshot_of(item);
     GHashTableIter iter;
     gpointer value;
     g_hash_table_iter_init(&iter, item->set->table);
     while (g_hash_table_iter_next(&iter, NULL, &value)) {
         const Item *other = value;
         if (other != item && lh_order_served(&other->order) && other->held != NULL &&
-            g_strcmp0(other->held->snapshot, item->held->snapshot) == 0)
+            g_strcmp0(other->held->snapshot, snapshot) == 0)
             lh_item_writer_touch(other->writer);
     }
+}
+
+/* With an item that is not ours as we wrote it there may be a search key. */
+static void moved(gpointer data)
+{
+    ((Item *)data)->announced = TRUE;
 }
 
 static gboolean committed(const LhItemWrite *write, gpointer data)
@@ -282,7 +297,8 @@ static void act(Item *item, guint acts)
 
 static Item *item_new(LhItems *items, const char *name)
 {
-    static const LhItemWriterFuncs funcs = {.compose = compose, .committed = committed};
+    static const LhItemWriterFuncs funcs = {
+        .compose = compose, .moved = moved, .committed = committed};
     Item *item = g_new0(Item, 1);
     item->set = items;
     item->name = g_strdup(name);
@@ -455,6 +471,12 @@ static void foreach_name(void (*func)(const char *name, gpointer data), gpointer
         func(name, func_data);
 }
 
+static gboolean given_away(const char *name, gpointer data)
+{
+    const Item *item = g_hash_table_lookup(((LhItems *)data)->table, name);
+    return item != NULL && lh_item_writer_given_away(item->writer);
+}
+
 static void written_over(const char *name, gpointer data)
 {
     Item *item = g_hash_table_lookup(((LhItems *)data)->table, name);
@@ -507,6 +529,7 @@ LhItems *lh_items_new(const LhItemsOptions *options)
                                              items->id);
     const LhWrittenFuncs funcs = {.foreach = foreach_name,
                                   .revision = revision_of,
+                                  .given_away = given_away,
                                   .over = written_over,
                                   .lost = written_lost};
     items->written = lh_written_new(options->env, options->etcd, below, options->lease, &funcs,

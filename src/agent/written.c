@@ -67,8 +67,11 @@ static gboolean check_list(LhWritten *written, const LhRangeReply *reply)
     g_hash_table_iter_init(&iter, written->asked);
     while (g_hash_table_iter_next(&iter, &name, NULL)) {
         gint64 revision;
-        if (is_settled(written, name, &revision) && revision != 0)
+        if (!is_settled(written, name, &revision) || revision == 0)
+            continue;
+        if (!written->funcs.given_away(name, written->data))
             return FALSE;
+        written->funcs.over(name, written->data);
     }
     return TRUE;
 }

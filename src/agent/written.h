@@ -18,7 +18,10 @@ typedef struct {
                     gpointer data);
     /* Of the item's key as last written; 0: it is not in etcd; -1: it is not known at present. */
     gint64 (*revision)(const char *name, gpointer data);
-    /* Somebody else has written over this item. */
+    /* Others may take this item's key away. */
+    gboolean (*given_away)(const char *name, gpointer data);
+    /* Somebody else has written over this item, or taken it away: it is to be written again, if it still
+     * answers anything. */
     void (*over)(const char *name, gpointer data);
     /* Something that was written is not there, or older than it was written: another history. Must not
      * free the LhWritten. */

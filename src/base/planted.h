@@ -62,7 +62,16 @@
     X(QUIET_FORGOTTEN, "quiet-forgotten", 3, "who does not know what was granted grants at once")  \
     X(JOINS_MOVING, "joins-moving", 12, "a seed joins a policy's group that is being moved")       \
     X(GROUP_SPLIT, "group-split", 3,                                                               \
-      "a policy's group is loaded elsewhere before all of it were evicted")
+      "a policy's group is loaded elsewhere before all of it were evicted")                        \
+    X(FAILED_EVICTED_FIRST, "failed-evicted-first", 12,                                            \
+      "a node in failure loses its copy before another is live")                                   \
+    X(MISS_TWICE, "miss-twice", 12, "a probe that was missed counts twice")                        \
+    X(PROBES_UNBRAKED, "probes-unbraked", 12,                                                      \
+      "a fleet that misses its probes is condemned at once")                                       \
+    X(FAILURE_TAKES, "failure-takes", 12, "a node in failure gets new work")                       \
+    X(PROBATION_WHOLE, "probation-whole", 24, "a node on probation gets a whole share")            \
+    X(OLD_MISSES, "old-misses", 24, "what was observed under an earlier leadership counts")        \
+    X(CLOCK_JUMP, "clock-jump", 120, "a jump of the wall clock shortens a wait")
 
 typedef enum {
 #define X(name, text, seeds, what) LH_BUG_##name,

@@ -97,10 +97,29 @@ static gboolean on_event(const char *event, gint64 revision, const cJSON *object
     return ferror(cli->out) != 0;
 }
 
-static int watch(LhCli *cli, const LhKindView *view, const char *object, GError **error)
+/* The same columns, but with the time of each: an age would be that of the moment when it was written. */
+static const LhKindView *with_times(const LhKindView *view)
+{
+    static LhColumn columns[16];
+    static LhKindView timed;
+    guint n = 0;
+    for (; view->columns[n].title != NULL; n++) {
+        g_assert(n + 1 < G_N_ELEMENTS(columns));
+        columns[n] = view->columns[n];
+        if (columns[n].type == LH_COLUMN_AGE) {
+            columns[n] = (LhColumn){"TIME", LH_COLUMN_TIME, columns[n].path, FALSE};
+        }
+    }
+    timed = *view;
+    timed.columns = columns;
+    return &timed;
+}
+
+static int watch(LhCli *cli, const LhKindView *listed, const char *object, GError **error)
 {
     gboolean grid = cli->format == LH_OUTPUT_TABLE || cli->format == LH_OUTPUT_WIDE;
-    g_autoptr(LhTable) table = grid ? lh_kind_table(cli, view, FALSE) : NULL;
+    const LhKindView *view = with_times(listed);
+    g_autoptr(LhTable) table = grid ? lh_kind_table(cli, view, LH_ROWS_WATCHED) : NULL;
     Watcher watcher = {cli, view, object, table};
     gint64 shown = -1; /* revision up to which events were shown */
     for (;;) {

@@ -15,6 +15,8 @@ typedef struct {
     const LhKindView *view;
     char **names; /* only these; empty: all */
     LhTable *table;
+    GHashTable *
+        rows; /* hash of a name -> hash of its row as it was written last; a collision shows one more */
 } Watcher;
 
 /* {"kind":"ServiceList","items":[…]} of the objects named; NULL: one of them could not be had. */
@@ -35,6 +37,24 @@ static cJSON *get_named(LhCli *cli, const LhKindView *view, char **names, GError
     return g_steal_pointer(&list);
 }
 
+/* FALSE: its row looks as it did, as what has changed is in no column. */
+static gboolean looks_new(const Watcher *watcher, const char *event, const cJSON *object)
+{
+    gpointer name = GUINT_TO_POINTER(g_str_hash(lh_object_name(object))), before = NULL;
+    guint row = lh_kind_row_hash(watcher->cli, watcher->view, object);
+    if (strcmp(event, "DELETE") == 0) {
+        g_hash_table_remove(watcher->rows, name);
+        return TRUE;
+    }
+    if (strcmp(event, "PUT") == 0 &&
+        g_hash_table_lookup_extended(watcher->rows, name, NULL, &before) &&
+        GPOINTER_TO_UINT(before) == row) {
+        return FALSE;
+    }
+    g_hash_table_insert(watcher->rows, name, GUINT_TO_POINTER(row));
+    return TRUE;
+}
+
 static void show_event(const Watcher *watcher, const char *event, gint64 revision,
                        const cJSON *object)
 {
@@ -46,7 +66,9 @@ static void show_event(const Watcher *watcher, const char *event, gint64 revisio
     case LH_OUTPUT_TABLE:
     case LH_OUTPUT_WIDE:
         cli->now_ms = lh_wall_ms(cli->env);
-        lh_kind_table_add(cli, watcher->table, watcher->view, object, event);
+        if (looks_new(watcher, event, object)) {
+            lh_kind_table_add(cli, watcher->table, watcher->view, object, event);
+        }
         break;
     case LH_OUTPUT_NAME:
         lh_output_text(cli->out, name);
@@ -115,6 +137,9 @@ static int watch(Watcher *watcher, GError **error)
             }
         }
         show_done(watcher);
+        if (watcher->table != NULL && !lh_table_started(watcher->table)) {
+            fprintf(cli->err, "no %s yet\n", view->plural);
+        }
         switch (lh_client_watch(cli->client, &one, 1, -1, error)) {
         case LH_WATCH_EXPIRED:
             fprintf(cli->err,
@@ -143,8 +168,9 @@ int lh_cmd_get(LhCli *cli, char **args, GError **error)
     }
     if (cli->o.watch) {
         gboolean grid = cli->format == LH_OUTPUT_TABLE || cli->format == LH_OUTPUT_WIDE;
-        g_autoptr(LhTable) table = grid ? lh_kind_table(cli, view, TRUE) : NULL;
-        Watcher watcher = {cli, view, names, table};
+        g_autoptr(LhTable) table = grid ? lh_kind_table(cli, view, LH_ROWS_EVENTS) : NULL;
+        g_autoptr(GHashTable) rows = g_hash_table_new(NULL, NULL);
+        Watcher watcher = {cli, view, names, table, rows};
         return watch(&watcher, error);
     }
     g_autoptr(cJSON) list = names[0] != NULL

@@ -17,6 +17,7 @@
 #define REVISION {"REVISION", LH_COLUMN_TEXT, "metadata.revision", TRUE}
 #define PLACE    {"POOL", LH_COLUMN_PART, "0", FALSE}, {"NODE", LH_COLUMN_PART, "1", FALSE}, \
                  {"ITEM", LH_COLUMN_REST, "2", FALSE}
+#define DAY_MS   G_GINT64_CONSTANT(86400000)
 #define END      {NULL, LH_COLUMN_TEXT, NULL, FALSE}
 
 static const LhColumn services[] = {
@@ -97,7 +98,8 @@ static const LhColumn snapshots[] = {
     {"END", LH_COLUMN_TEXT, "endTime", FALSE},
     {"SIZE", LH_COLUMN_SIZE, "sizeBytes", FALSE},
     {"WRITING", LH_COLUMN_TEXT, "live", FALSE},
-    VALID,
+    {"LIVE", LH_COLUMN_RATIO, "status.replicasLive/status.replicas", FALSE},
+    {"CONDITIONS", LH_COLUMN_CONDITIONS, NULL, FALSE},
     {"URI", LH_COLUMN_TEXT, "uri", TRUE},
     {"MAXOFFSET", LH_COLUMN_TEXT, "maxOffset", TRUE},
     REVISION, END};
@@ -365,6 +367,14 @@ char *lh_age_text(gint64 ms)
     return g_string_free(out, FALSE);
 }
 
+char *lh_clock_text(gint64 at_ms, gint64 now_ms)
+{
+    g_autoptr(GDateTime) at = g_date_time_new_from_unix_utc(at_ms / 1000);
+    gboolean near = ABS(now_ms - at_ms) < DAY_MS;
+
+    return at == NULL ? NULL : g_date_time_format(at, near ? "%H:%M:%SZ" : "%Y-%m-%dT%H:%M:%SZ");
+}
+
 static gboolean time_of(const cJSON *value, gint64 *ms)
 {
     return cJSON_IsString(value) ? lh_time_parse(value->valuestring, ms, NULL)
@@ -427,6 +437,9 @@ static char *time_text(const LhColumn *column, const cJSON *object, gint64 now_m
     if (column->type == LH_COLUMN_AGE) {
         return lh_age_text(now_ms - at);
     }
+    if (column->type == LH_COLUMN_TIME) {
+        return lh_clock_text(at, now_ms);
+    }
     g_autofree char *age = lh_age_text(ABS(now_ms - at));
     return at >= now_ms ? g_strdup_printf("in %s", age) : g_strdup_printf("%s ago", age);
 }
@@ -455,6 +468,7 @@ static char *column_value(const LhColumn *column, const cJSON *object, gint64 no
     case LH_COLUMN_REST:
         return part_text(column, object);
     case LH_COLUMN_AGE:
+    case LH_COLUMN_TIME:
     case LH_COLUMN_UNTIL:
         return time_text(column, object, now_ms);
     case LH_COLUMN_SIZE: {

@@ -13,6 +13,7 @@ typedef enum {
     LH_COLUMN_PART,       /* part `path`[0]-'0' of metadata.name, split at "/" */
     LH_COLUMN_REST,       /* metadata.name from that part on */
     LH_COLUMN_AGE,        /* of a time: "5m" */
+    LH_COLUMN_TIME,       /* a time: "12:34:56Z", with its date when that is another day */
     LH_COLUMN_UNTIL,      /* a time: "in 5m", "5m ago" */
     LH_COLUMN_SIZE,       /* bytes */
     LH_COLUMN_COUNT,      /* elements of an array */
@@ -48,5 +49,7 @@ const cJSON *lh_object_condition(const cJSON *object, const char *type);
 
 /* The text of a cell; "-" when there is nothing. g_free. */
 char *lh_column_text(const LhColumn *column, const cJSON *object, gint64 now_ms);
+/* "12:34:56Z" or, when it is a day or more from @now_ms, "2026-05-01T12:34:56Z". g_free. */
+char *lh_clock_text(gint64 at_ms, gint64 now_ms);
 /* "5m", "3d4h". g_free. */
 char *lh_age_text(gint64 ms);

@@ -158,10 +158,17 @@ void lh_output_value(LhCli *cli, const cJSON *value)
     }
 }
 
-LhTable *lh_kind_table(const LhCli *cli, const LhKindView *view, gboolean events)
+LhTable *lh_kind_table(const LhCli *cli, const LhKindView *view, LhRows rows)
 {
+    static const struct {
+        const char *title;
+        gsize width;
+    } usual[] = {{"TIME", 9},  {"EVENT", 6}, {"TYPE", 7},   {"REASON", 17}, {"OBJECT", 26},
+                 {"STATE", 8}, {"DONE", 4},  {"ACTION", 5}, {"PHASE", 9},   {"HEALTH", 9},
+                 {"VALID", 5}, {"SINCE", 5}, {"AGE", 5},    {"EXPIRES", 8}, {"RULE", 18}};
     g_autoptr(GPtrArray) titles = g_ptr_array_new();
-    if (events) {
+    if (rows == LH_ROWS_EVENTS) {
+        g_ptr_array_add(titles, (gpointer) "TIME");
         g_ptr_array_add(titles, (gpointer) "EVENT");
     }
     for (const LhColumn *column = view->columns; column->title != NULL; column++) {
@@ -170,7 +177,11 @@ LhTable *lh_kind_table(const LhCli *cli, const LhKindView *view, gboolean events
         }
     }
     g_ptr_array_add(titles, NULL);
-    return lh_table_new((const char *const *)titles->pdata);
+    LhTable *table = lh_table_new((const char *const *)titles->pdata);
+    for (guint i = 0; rows != LH_ROWS_LISTED && i < G_N_ELEMENTS(usual); i++) {
+        lh_table_reserve(table, usual[i].title, usual[i].width);
+    }
+    return table;
 }
 
 void lh_kind_table_add(const LhCli *cli, LhTable *table, const LhKindView *view,
@@ -179,6 +190,7 @@ void lh_kind_table_add(const LhCli *cli, LhTable *table, const LhKindView *view,
     g_autoptr(GPtrArray) cells = g_ptr_array_new();
     const char *unknown = lh_json_get_string(object, "error", NULL);
     if (event != NULL) {
+        g_ptr_array_add(cells, lh_clock_text(cli->now_ms, cli->now_ms));
         g_ptr_array_add(cells, g_strdup(event));
     }
     if (unknown != NULL) {
@@ -195,13 +207,25 @@ void lh_kind_table_add(const LhCli *cli, LhTable *table, const LhKindView *view,
     lh_table_add(table, (char **)g_ptr_array_free(g_steal_pointer(&cells), FALSE));
 }
 
+guint lh_kind_row_hash(const LhCli *cli, const LhKindView *view, const cJSON *object)
+{
+    guint hash = g_str_hash(lh_json_get_string(object, "error", ""));
+    for (const LhColumn *column = view->columns; column->title != NULL; column++) {
+        if (!column->wide || cli->format == LH_OUTPUT_WIDE) {
+            g_autofree char *text = lh_column_text(column, object, cli->now_ms);
+            hash = hash * 31 + g_str_hash(text);
+        }
+    }
+    return hash;
+}
+
 static void output_table(LhCli *cli, const LhKindView *view, const cJSON *items)
 {
     if (items == NULL || items->child == NULL) {
         fprintf(cli->err, "no %s found\n", view->plural);
         return;
     }
-    g_autoptr(LhTable) table = lh_kind_table(cli, view, FALSE);
+    g_autoptr(LhTable) table = lh_kind_table(cli, view, LH_ROWS_LISTED);
     const cJSON *item;
     cJSON_ArrayForEach(item, items) {
         lh_kind_table_add(cli, table, view, item, NULL);

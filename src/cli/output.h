@@ -22,15 +22,27 @@ typedef struct LhTable LhTable;
 LhTable *lh_table_new(const char *const *titles); /* NULL-ended */
 /* Takes @cells (NULL-ended); fewer cells than titles: the last one may be as long as it likes. */
 void lh_table_add(LhTable *table, char **cells);
-/* Writes what was added since the last time. The header comes once, with the first call, and widths
+/* The column of this title is at least so wide, for rows that come one by one. */
+void lh_table_reserve(LhTable *table, const char *title, gsize width);
+/* Writes what was added since the last time. The header comes once, before the first row, and widths
  * never shrink. */
 void lh_table_print(LhTable *table, FILE *out);
-void lh_table_free(LhTable *table); /* accepts NULL */
+gboolean lh_table_started(const LhTable *table); /* something was written */
+void lh_table_free(LhTable *table);              /* accepts NULL */
 
-/* The table of a kind, and an object's row. @event (may be NULL) is a first column of its own. */
-LhTable *lh_kind_table(const LhCli *cli, const LhKindView *view, gboolean events);
+/* What a table of objects is for. */
+typedef enum {
+    LH_ROWS_LISTED,  /* all at once */
+    LH_ROWS_WATCHED, /* one by one: titles as wide as what usually comes */
+    LH_ROWS_EVENTS, /* the same, with two columns more: when the row was written, and what happened */
+} LhRows;
+
+/* The table of a kind, and an object's row; @event: with LH_ROWS_EVENTS, else NULL. */
+LhTable *lh_kind_table(const LhCli *cli, const LhKindView *view, LhRows rows);
 void lh_kind_table_add(const LhCli *cli, LhTable *table, const LhKindView *view,
                        const cJSON *object, const char *event);
+/* A hash of the cells of @object's row: the same for rows that look the same but for their time and event. */
+guint lh_kind_row_hash(const LhCli *cli, const LhKindView *view, const cJSON *object);
 
 /* ---- objects ---- */
 

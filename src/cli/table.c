@@ -75,6 +75,15 @@ void lh_table_add(LhTable *table, char **cells)
     g_ptr_array_add(table->rows, cells);
 }
 
+void lh_table_reserve(LhTable *table, const char *title, gsize width)
+{
+    for (guint i = 0; i < table->n; i++) {
+        if (strcmp(table->titles[i], title) == 0) {
+            table->widths[i] = MAX(table->widths[i], width);
+        }
+    }
+}
+
 static void print_row(const LhTable *table, char **cells, FILE *out)
 {
     for (guint i = 0; cells[i] != NULL; i++) {
@@ -89,7 +98,7 @@ static void print_row(const LhTable *table, char **cells, FILE *out)
 
 void lh_table_print(LhTable *table, FILE *out)
 {
-    if (!table->started) {
+    if (!table->started && table->rows->len > 0) {
         print_row(table, table->titles, out);
         table->started = TRUE;
     }
@@ -97,6 +106,11 @@ void lh_table_print(LhTable *table, FILE *out)
         print_row(table, table->rows->pdata[i], out);
     }
     g_ptr_array_set_size(table->rows, 0);
+}
+
+gboolean lh_table_started(const LhTable *table)
+{
+    return table->started;
 }
 
 void lh_table_free(LhTable *table)

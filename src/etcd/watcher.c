@@ -8,8 +8,11 @@
  * store's present revision with events that are far behind.
  *
  * A resumed watch must be one of the same history. An etcd that was restored from a backup keeps its
- * cluster id, and its revision may have passed the cursor by the time of the resumption: so the last event
- * that was delivered, the witness, is looked up at its own revision before anything more is delivered.
+ * cluster id, and its revision may have passed the cursor by the time of the resumption. So the witnesses,
+ * the last event of each of the last revisions that were delivered, are looked up at their own revisions
+ * before anything more is delivered. One is not enough, and its mod revision neither: what is written again
+ * and again is easily written at the same revision in two histories. And a watch resumes after the last
+ * event, not after a progress that moved the cursor further: there the other history may have events.
  */
 #include "etcd/watcher.h"
 
@@ -28,6 +31,8 @@
  * of keys in one. */
 #define MAX_JOINED_BYTES (256 * 1024 * 1024)
 
+#define N_WITNESSES 3
+
 typedef enum { W_OPENING, W_OPEN, W_BACKOFF, W_STOPPED, N_W_STATES } State;
 
 static const struct {
@@ -39,6 +44,14 @@ static const struct {
     [W_BACKOFF] = {"backoff", 1 << W_OPENING | 1 << W_STOPPED},
     [W_STOPPED] = {"stopped", 0},
 };
+
+/* An event that was delivered. */
+typedef struct {
+    char *key;
+    gint64 rev;
+    gboolean gone; /* it was a deletion */
+    guint64 content;
+} Witness;
 
 struct LhWatcher {
     LhEnv *env;
@@ -52,6 +65,7 @@ struct LhWatcher {
 
     State state;
     gint64 cursor; /* the next revision to come; 0: not known yet */
+    gint64 resume; /* … after the last event: where a stream begins */
     gint64 last_heard_ms;
     guint attempt;
     gboolean asked; /* for progress, and nothing heard since */
@@ -60,13 +74,13 @@ struct LhWatcher {
     LhTimer *retry;
     LhCallId verify; /* the read that tells a lagging member from a store that went back */
 
-    char *witness; /* key of the last event that was delivered; NULL: none yet */
-    gint64 witness_rev;
-    gboolean witness_gone; /* it was a deletion */
-    gboolean listed;       /* it is of the list before; it may be of any age */
-    guint streams;         /* that etcd has confirmed */
-    gboolean proving;      /* open, but nothing is delivered before the proof */
-    LhCallId proof;        /* the read of the witness at `proof_rev` */
+    Witness witnesses[N_WITNESSES]; /* the newest first */
+    guint n_witnesses;
+    gboolean listed;  /* nothing delivered since the list; its witness may be of any age */
+    guint streams;    /* that etcd has confirmed */
+    gboolean proving; /* open, but nothing is delivered before the proof */
+    LhCallId proof;   /* the read of witness `proved` at `proof_rev` */
+    guint proved;
     gint64 proof_rev;
     GPtrArray *behind; /* Reply: they came before the proof was complete */
     gsize behind_bytes;
@@ -88,7 +102,7 @@ typedef struct {
 } Reply;
 
 static void open_stream(LhWatcher *watcher);
-static void read_witness(LhWatcher *watcher, gint64 revision);
+static void prove(LhWatcher *watcher);
 
 static void reply_free(gpointer data)
 {
@@ -131,7 +145,8 @@ static void destroy(LhWatcher *watcher)
     lh_timer_clear(watcher->env, &watcher->retry);
     g_array_unref(watcher->pending);
     g_ptr_array_unref(watcher->behind);
-    g_free(watcher->witness);
+    for (guint i = 0; i < watcher->n_witnesses; i++)
+        g_free(watcher->witnesses[i].key);
     g_free(watcher->key);
     g_free(watcher->range_end);
     g_free(watcher);
@@ -214,24 +229,57 @@ static void on_check(gpointer data)
     watcher->check = lh_timer_in(watcher->env, watcher->progress_ms, on_check, watcher);
 }
 
-/* A key that holds a NUL cannot be asked for; the one before it stays the witness. */
-static void remember_witness(LhWatcher *watcher, const LhEtcdEvent *event)
+guint64 lh_watcher_content(const LhKv *kv)
 {
-    if (memchr(event->kv.key, 0, event->kv.key_len) != NULL)
-        return;
-    g_free(watcher->witness);
-    watcher->witness = g_strndup(event->kv.key, event->kv.key_len);
-    watcher->witness_rev = event->kv.mod_rev;
-    watcher->witness_gone = event->is_delete;
+    static const guint64 prime = G_GUINT64_CONSTANT(0x100000001b3); /* FNV-1a */
+    guint64 hash = G_GUINT64_CONSTANT(0xcbf29ce484222325);
+    const gint64 numbers[] = {kv->create_rev, kv->version, kv->lease};
+    for (gsize i = 0; i < G_N_ELEMENTS(numbers); i++)
+        hash = (hash ^ (guint64)numbers[i]) * prime;
+    for (gsize i = 0; i < kv->value_len; i++)
+        hash = (hash ^ (guint8)kv->value[i]) * prime;
+    return hash;
+}
+
+static void push_witness(LhWatcher *watcher, const LhEtcdEvent *event)
+{
+    if (watcher->n_witnesses == N_WITNESSES)
+        g_free(watcher->witnesses[--watcher->n_witnesses].key);
+    memmove(&watcher->witnesses[1], &watcher->witnesses[0],
+            watcher->n_witnesses++ * sizeof(Witness));
+    watcher->witnesses[0] = (Witness){
+        .key = g_strndup(event->kv.key, event->kv.key_len),
+        .rev = event->kv.mod_rev,
+        .gone = event->is_delete,
+        .content = event->is_delete ? 0 : lh_watcher_content(&event->kv),
+    };
+}
+
+/* Of whole revisions: the last event of each of the last ones. A key that holds a NUL cannot be asked for;
+ * then an older one stays a witness. */
+static void remember_witnesses(LhWatcher *watcher, const LhEtcdEvent *events, gsize n)
+{
+    gsize last[N_WITNESSES];
+    guint found = 0;
+    for (gsize i = n; i-- > 0 && found < N_WITNESSES;)
+        if ((found == 0 || events[last[found - 1]].kv.mod_rev != events[i].kv.mod_rev) &&
+            memchr(events[i].kv.key, 0, events[i].kv.key_len) == NULL)
+            last[found++] = i;
+    if (watcher->listed && watcher->n_witnesses > 0)
+        g_free(watcher->witnesses[--watcher->n_witnesses].key);
     watcher->listed = FALSE;
+    while (found-- > 0)
+        push_witness(watcher, &events[last[found]]);
 }
 
 /* TRUE: goes on. */
 static gboolean deliver(LhWatcher *watcher, const LhEtcdEvent *events, gsize n, gint64 revision)
 {
     watcher->cursor = revision + 1;
-    if (n > 0)
-        remember_witness(watcher, &events[n - 1]);
+    if (n > 0) {
+        watcher->resume = watcher->cursor;
+        remember_witnesses(watcher, events, n);
+    }
     enter(watcher);
     watcher->funcs.events(events, n, revision, watcher->data);
     return leave(watcher);
@@ -269,9 +317,14 @@ static gboolean deliver_pending(LhWatcher *watcher)
 static void take_events(LhWatcher *watcher, const LhEtcdEvent *events, gsize n, gboolean fragment)
 {
     /* etcd before 3.4.38/3.5.22 sends events that are older than the start asked for. */
-    while (n > 0 && events[0].kv.mod_rev < watcher->cursor) {
+    while (n > 0 && events[0].kv.mod_rev < watcher->resume) {
         events++;
         n--;
+    }
+    if (n > 0 && events[0].kv.mod_rev < watcher->cursor) {
+        stop(watcher,
+             watcher->cursor); /* where progress said that there is none: a list is right */
+        return;
     }
     if (watcher->pending->len > 0 && n > 0) {
         gint64 revision = g_array_index(watcher->pending, LhEtcdEvent, 0).kv.mod_rev;
@@ -310,7 +363,7 @@ static void on_verified(const LhRangeReply *reply, const GError *error, gpointer
         stop(watcher, 0);
     else if (watcher
                  ->proving) /* a member that lagged, or one that has caught up in another history */
-        read_witness(watcher, watcher->witness_rev);
+        prove(watcher);
 }
 
 /* A watch is served from the member's own store: a revision before the cursor is either a member that
@@ -374,68 +427,94 @@ static void go_on(LhWatcher *watcher)
     leave(watcher);
 }
 
+static void read_witness(LhWatcher *watcher, gint64 revision);
+
+/* The one that was just read was as it was delivered. */
+static void next_witness(LhWatcher *watcher)
+{
+    if (++watcher->proved < watcher->n_witnesses)
+        read_witness(watcher, watcher->witnesses[watcher->proved].rev);
+    else
+        go_on(watcher);
+}
+
+static gboolean is_witness(const Witness *witness, const LhKv *kv, gboolean at_end)
+{
+    if (witness->gone)
+        return (kv != NULL) != at_end; /* deleted then, and not before */
+    return kv != NULL && kv->mod_rev == witness->rev && lh_watcher_content(kv) == witness->content;
+}
+
 static void on_witness(const LhRangeReply *reply, const GError *error, gpointer data)
 {
     LhWatcher *watcher = data;
+    const Witness *witness = &watcher->witnesses[watcher->proved];
     watcher->proof = 0;
     if (error != NULL && g_error_matches(error, LH_ERROR, LH_ERR_COMPACTED)) {
         if (watcher->listed && watcher->streams == 1)
             go_on(watcher); /* another list would show the same */
         else
-            stop(watcher,
-                 watcher->witness_rev); /* it cannot be told: a list is right in any case */
+            stop(watcher, witness->rev); /* it cannot be told: a list is right in any case */
         return;
     }
     if (error != NULL) {
         interrupt(watcher, error);
         return;
     }
-    gboolean at_end = watcher->proof_rev == watcher->witness_rev;
-    gboolean is_there = reply->n_kvs == 1;
-    gboolean same = !watcher->witness_gone
-                        ? is_there && reply->kvs[0].mod_rev == watcher->witness_rev
-                        : is_there != at_end;
-    if (!same)
+    gboolean at_end = watcher->proof_rev == witness->rev;
+    if (!is_witness(witness, reply->n_kvs == 1 ? &reply->kvs[0] : NULL, at_end))
         stop(watcher, 0);
-    else if (watcher->witness_gone && at_end)
-        read_witness(watcher, watcher->witness_rev - 1); /* deleted then, and not before */
+    else if (witness->gone && at_end)
+        read_witness(watcher, witness->rev - 1);
     else
-        go_on(watcher);
+        next_witness(watcher);
 }
 
 static void read_witness(LhWatcher *watcher, gint64 revision)
 {
+    const Witness *witness = &watcher->witnesses[watcher->proved];
     LhRangeRequest request = {
-        .key = watcher->witness, .revision = revision, .limit = 1, .keys_only = TRUE};
+        .key = witness->key, .revision = revision, .limit = 1, .keys_only = witness->gone};
     watcher->proof_rev = revision;
     watcher->proof = watcher->etcd->v->range(watcher->etcd, &request, VERIFY_DEADLINE_MS,
                                              on_witness, watcher);
 }
 
-/* A list tells nothing of what was deleted last: its witness is older than its revision. While the stream
- * was away, another history may have come that has the witness and not those deletions. */
-static gboolean may_lack_deletions(const LhWatcher *watcher)
+static void prove(LhWatcher *watcher)
 {
-    return watcher->streams > 1 && watcher->listed && watcher->witness != NULL &&
-           watcher->witness_rev + 1 < watcher->cursor;
+    watcher->proved = 0;
+    read_witness(watcher, watcher->witnesses[0].rev);
+}
+
+/* A list tells nothing of what was deleted last: its witness is older than its revision. While the stream
+ * was away, another history may have come that has the witness and not those deletions. And deletions alone
+ * are no proof: nothing is known of what they deleted. */
+static gboolean may_be_another(const LhWatcher *watcher)
+{
+    guint puts = 0;
+    for (guint i = 0; i < watcher->n_witnesses; i++)
+        puts += !watcher->witnesses[i].gone;
+    if (watcher->listed)
+        return puts == 0 || watcher->witnesses[0].rev + 1 < watcher->cursor;
+    return puts == 0 && watcher->n_witnesses > 0;
 }
 
 static void on_created(LhWatcher *watcher, const LhWatchReply *reply)
 {
     set_state(watcher, W_OPEN);
     watcher->streams++;
-    if (may_lack_deletions(watcher)) {
+    if (watcher->streams > 1 && may_be_another(watcher)) {
         stop(watcher, watcher->cursor); /* it cannot be told: a list is right in any case */
         return;
     }
     if (watcher->cursor == 0)
-        watcher->cursor = reply->header.revision + 1;
+        watcher->cursor = watcher->resume = reply->header.revision + 1;
     gboolean behind = reply->header.revision + 1 < watcher->cursor;
-    watcher->proving = watcher->witness != NULL && watcher->witness_rev < watcher->cursor;
+    watcher->proving = watcher->n_witnesses > 0 && watcher->witnesses[0].rev < watcher->cursor;
     if (behind)
         verify_revision(watcher);
     else if (watcher->proving)
-        read_witness(watcher, watcher->witness_rev);
+        prove(watcher);
     if (watcher->proving)
         return;
     enter(watcher);
@@ -482,8 +561,8 @@ static void on_closed(const GError *error, gpointer data)
 static void open_stream(LhWatcher *watcher)
 {
     LhWatchRequest request = {
-        .key = watcher->key, .range_end = watcher->range_end, .start_revision = watcher->cursor};
-    if (LH_BUG(WATCH_SKIPS_ONE) && watcher->attempt > 0 && watcher->cursor > 0)
+        .key = watcher->key, .range_end = watcher->range_end, .start_revision = watcher->resume};
+    if (LH_BUG(WATCH_SKIPS_ONE) && watcher->attempt > 0 && watcher->resume > 0)
         request.start_revision++;
     watcher->asked = FALSE;
     watcher->stream = watcher->etcd->v->watch(watcher->etcd, &request, on_reply, on_closed,
@@ -499,11 +578,15 @@ LhWatcher *lh_watcher_start(LhEnv *env, LhEtcd *etcd, const LhWatcherOptions *op
     watcher->etcd = etcd;
     watcher->key = g_strdup(options->key);
     watcher->range_end = g_strdup(options->range_end);
-    watcher->cursor = options->start_revision;
+    watcher->cursor = watcher->resume = options->start_revision;
     watcher->cluster_id = options->cluster_id;
-    watcher->witness = g_strdup(options->witness);
-    watcher->witness_rev = options->witness_rev;
-    watcher->listed = TRUE;
+    watcher->listed = options->listed;
+    if (options->witness != NULL)
+        watcher->witnesses[watcher->n_witnesses++] = (Witness){
+            .key = g_strdup(options->witness),
+            .rev = options->witness_rev,
+            .content = options->witness_content,
+        };
     watcher->progress_ms = options->progress_ms > 0 ? options->progress_ms : DEFAULT_PROGRESS_MS;
     watcher->trust_progress = options->trust_progress;
     watcher->funcs = *funcs;

@@ -4,7 +4,8 @@
  * nothing heard for progress_ms it asks, and with no answer for as long again it opens a new stream.
  * Loop thread. Backoff with jitter, 100 ms to 5 s. A revision before the cursor is checked with a
  * linearizable read before it is called "went back": a member that lags shows one too. And a watch that
- * resumes first reads the last event's key at its revision: in another history it is not there.
+ * resumes first reads the last events' keys at their revisions: in another history they are not there, or
+ * hold something else.
  */
 #pragma once
 
@@ -33,10 +34,14 @@ typedef struct {
     const char *range_end;
     gint64 start_revision; /* 0: from now on */
     guint64 cluster_id;    /* 0: not checked */
-    /* What a list that ended at start_revision - 1 showed: a key and its mod revision, the highest. The
-     * watch must be of that history too. NULL: not checked before the first event. */
+    /* A list showed what is up to start_revision - 1. A watch that is interrupted before its first event is
+     * lost then, unless the witness was put at that very revision: a list tells nothing of deletions. */
+    gboolean listed;
+    /* What the list showed: a key, its mod revision, the highest, and lh_watcher_content() of it. The watch
+     * must be of that history too. NULL: not checked before the first event. */
     const char *witness;
     gint64 witness_rev;
+    guint64 witness_content;
     gint64 progress_ms; /* 0: 5,000 */
     /* Progress replies move the cursor and are reported. Set it to lh_etcd_progress_trusted(version):
      * before 3.4.25/3.5.8 a progress reply can overtake events. Without it they only prove that the
@@ -44,6 +49,8 @@ typedef struct {
     gboolean trust_progress;
 } LhWatcherOptions;
 
+/* Tells one put of a key from another at the same revision, in another history. */
+guint64 lh_watcher_content(const LhKv *kv);
 LhWatcher *lh_watcher_start(LhEnv *env, LhEtcd *etcd, const LhWatcherOptions *options,
                             const LhWatcherFuncs *funcs, gpointer data);
 /* Monotonic milliseconds of the last reply of any kind; what staleness is computed from. */

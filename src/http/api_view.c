@@ -5,6 +5,7 @@
 #include "base/errors.h"
 #include "base/json.h"
 #include "controllers/explain.h"
+#include "controllers/fleet.h"
 #include "etcd/lease.h"
 #include "http/api_internal.h"
 
@@ -117,6 +118,41 @@ static cJSON *add_place(const LhApi *api, const LhObject *task, cJSON *status)
     return status;
 }
 
+static gconstpointer fleet_of(const LhApi *api)
+{
+    const LhController *const *controllers = lh_runtime_controllers(api->options.runtime);
+    LhPlanContext context;
+
+    for (guint i = 0; controllers[i] != NULL; i++)
+        if (controllers[i]->index == &lh_fleet_index)
+            return lh_runtime_index(api->options.runtime, controllers[i], &context);
+    return NULL;
+}
+
+/* How many replicas of a snapshot there are, and how many of them are live. */
+static cJSON *with_replicas(const LhApi *api, const LhObject *object, cJSON *status)
+{
+    const LhFleet *fleet = fleet_of(api);
+    const LhFleetSnapshot *snapshot = fleet == NULL
+                                          ? NULL
+                                          : lh_name_set_get(&fleet->snapshots, object->name);
+    gint64 replicas = 0, live = 0;
+
+    for (guint i = 0; snapshot != NULL && snapshot->replicas != NULL && i < snapshot->replicas->len;
+         i++) {
+        const LhFleetReplica *replica = snapshot->replicas->pdata[i];
+        replicas += replica->object != NULL;
+        live += lh_fleet_replica_live(replica) != NULL;
+    }
+    if (replicas == 0)
+        return status;
+    if (status == NULL)
+        status = cJSON_CreateObject();
+    add_int(status, "replicas", replicas);
+    add_int(status, "replicasLive", live);
+    return status;
+}
+
 /* What has become of a Restore: its RestoreProgress, beside the conditions. */
 static cJSON *with_progress(const LhApi *api, const LhObject *object, cJSON *status)
 {
@@ -223,6 +259,8 @@ cJSON *lh_view_object(LhApi *api, const LhObject *object, LhRole role)
     status = merged_status(api, object);
     if (object->kind == LH_KIND_RECOVERYTASK && lh_object_known(object))
         status = add_place(api, object, status);
+    if (object->kind == LH_KIND_SNAPSHOT && lh_object_known(object))
+        status = with_replicas(api, object, status);
     if (object->kind == LH_KIND_RESTORE)
         status = with_progress(api, object, status);
     if (object->kind == LH_KIND_SEED && lh_object_known(object))

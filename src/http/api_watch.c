@@ -3,9 +3,11 @@
  * applied, from which a client resumes after Last-Event-ID. All events of one revision but the last carry
  * the id of the revision before, so a stream that breaks in between repeats and never skips.
  *
- * An object is shown with what controllers say of it, so a change of its Status is a change of the object too.
+ * An object is shown with what controllers say of it, so a change of that is a change of the object too.
  */
 #include "base/json.h"
+#include "controllers/fleet.h"
+#include "controllers/pool.h"
 #include "http/api_internal.h"
 
 #include <stdlib.h>
@@ -45,17 +47,77 @@ static void change_free(gpointer data)
     g_free(change);
 }
 
-/* The object of which the Status or NodeHealth @object speaks, if it is of the watched kind. */
+/* Of what else an object is shown with. */
+typedef struct {
+    LhKind kind;
+    const char *pool; /* NULL: any, and the name is the shown object's */
+    guint part;       /* else which part of the name */
+    LhKind shown;
+} Shown;
+
+static const Shown shown[] = {
+    {LH_KIND_HEALTH, NULL, 0, LH_KIND_NODE},
+    {LH_KIND_RESTOREPROGRESS, NULL, 0, LH_KIND_RESTORE},
+    {LH_KIND_ASSIGNMENT, LH_POOL_RECOVERY, 2, LH_KIND_RECOVERYTASK},
+    {LH_KIND_ITEM, LH_POOL_RECOVERY, 2, LH_KIND_RECOVERYTASK},
+    {LH_KIND_RETRY, LH_POOL_RECOVERY, 1, LH_KIND_RECOVERYTASK},
+    {LH_KIND_ASSIGNMENT, LH_POOL_MANAGER, 2, LH_KIND_SEED},
+    {LH_KIND_ITEM, LH_POOL_MANAGER, 2, LH_KIND_SEED},
+    {LH_KIND_RETRY, LH_POOL_MANAGER, 1, LH_KIND_SEED},
+    {LH_KIND_ITEM, LH_POOL_CACHE, 2, LH_KIND_SNAPSHOT},
+    {LH_KIND_REPLICA, NULL, 0, LH_KIND_SNAPSHOT},
+};
+
+/* "<snapshot>.<set>.<ordinal>", to the snapshot's. */
+static char *without_place(char *replica)
+{
+    for (guint i = 0; i < 2; i++) {
+        char *dot = replica == NULL ? NULL : strrchr(replica, '.');
+        if (dot != NULL)
+            *dot = '\0';
+    }
+    return replica;
+}
+
+/* A snapshot is shown with what is live of it: what has been copied so far is nothing to it. */
+static gboolean only_goes_on(const Watch *watch, const Change *change)
+{
+    const LhItem *before = (const LhItem *)change->before, *after = (const LhItem *)change->after;
+
+    return watch->kind == LH_KIND_SNAPSHOT && before != NULL && after != NULL &&
+           before->o.kind == LH_KIND_ITEM && lh_object_known(&before->o) &&
+           lh_object_known(&after->o) && before->state == after->state;
+}
+
+static const LhObject *shown_with(const Watch *watch, const LhObject *object)
+{
+    const LhMirror *mirror = watch->hub->api->options.mirror;
+
+    for (gsize i = 0; i < G_N_ELEMENTS(shown); i++) {
+        if (shown[i].kind != (LhKind)object->kind || shown[i].shown != watch->kind)
+            continue;
+        g_autofree char *pool = lh_name_part(object->name, 0);
+        g_autofree char *name = shown[i].pool == NULL ? g_strdup(object->name)
+                                                      : lh_name_part(object->name, shown[i].part);
+        if (watch->kind == LH_KIND_SNAPSHOT)
+            without_place(name);
+        if (name != NULL && (shown[i].pool == NULL || g_strcmp0(pool, shown[i].pool) == 0))
+            return lh_mirror_get(mirror, watch->kind, name);
+    }
+    return NULL;
+}
+
+/* The object of the watched kind that is shown with what @object says. */
 static const LhObject *subject_of(const Watch *watch, const LhObject *object)
 {
     const char *plural = lh_kind_info(watch->kind)->plural, *end = strrchr(object->name, '/');
     gsize len = strlen(plural);
 
-    if (object->kind == LH_KIND_HEALTH && watch->kind == LH_KIND_NODE)
-        return lh_mirror_get(watch->hub->api->options.mirror, LH_KIND_NODE, object->name);
+    if (object->kind != LH_KIND_STATUS)
+        return shown_with(watch, object);
     /* "<plural>/<name>/<controller>" */
-    if (object->kind != LH_KIND_STATUS || strncmp(object->name, plural, len) != 0 ||
-        object->name[len] != '/' || end == object->name + len)
+    if (strncmp(object->name, plural, len) != 0 || object->name[len] != '/' ||
+        end == object->name + len)
         return NULL;
     g_autofree char *name = g_strndup(object->name + len + 1,
                                       (gsize)(end - object->name) - len - 1);
@@ -68,7 +130,9 @@ static const LhObject *as_put(const Watch *watch, const Change *change)
     const LhObject *object = change->after;
 
     if (object == NULL || (LhKind)object->kind != watch->kind)
-        object = subject_of(watch, object != NULL ? object : change->before);
+        object = only_goes_on(watch, change)
+                     ? NULL
+                     : subject_of(watch, object != NULL ? object : change->before);
     return object != NULL && lh_selector_match(watch->selector, object) ? object : NULL;
 }
 

@@ -48,6 +48,7 @@ struct LhMirror {
     GHashTable *foreign_seen; /* set of GBytes: keys of no known kind in the running list */
     char *newest;             /* key of the running list with the highest mod revision */
     gint64 newest_rev;
+    guint64 newest_content;
     LhWatcher *watcher;
     LhTimer *retry, *trim;
     guint attempts;
@@ -294,6 +295,7 @@ static void remember_newest(LhMirror *mirror, const LhKv *kvs, gsize n)
     g_free(mirror->newest);
     mirror->newest = g_strndup(newest->key, newest->key_len);
     mirror->newest_rev = newest->mod_rev;
+    mirror->newest_content = lh_watcher_content(newest);
 }
 
 static void apply_page(LhMirror *mirror, const LhKv *kvs, gsize n)
@@ -366,12 +368,24 @@ static void watch_again(LhMirror *mirror)
     start_list(mirror);
 }
 
+static void be_in_doubt(LhMirror *mirror)
+{
+    mirror->in_doubt = TRUE;
+    for (guint i = 0; i < mirror->listeners->len; i++) {
+        Listener *listener = &g_array_index(mirror->listeners, Listener, i);
+        if (listener->funcs->doubt != NULL)
+            listener->funcs->doubt(listener->data);
+    }
+}
+
 static void on_lost(gint64 compact_revision, gpointer data)
 {
     LhMirror *mirror = data;
 
     lh_log(LH_LOG_WARNING, "watch lost", "revision", lh_fmt("%" G_GINT64_FORMAT, mirror->revision),
            "compacted", lh_fmt("%" G_GINT64_FORMAT, compact_revision), "next", "list again", NULL);
+    if (compact_revision == 0 && !mirror->in_doubt)
+        be_in_doubt(mirror);
     watch_again(mirror);
 }
 
@@ -379,14 +393,9 @@ void lh_mirror_doubt(LhMirror *mirror)
 {
     if (mirror->in_doubt)
         return;
-    mirror->in_doubt = TRUE;
     lh_log(LH_LOG_WARNING, "etcd answered from before the mirror's revision", "revision",
            lh_fmt("%" G_GINT64_FORMAT, mirror->revision), "next", "list again", NULL);
-    for (guint i = 0; i < mirror->listeners->len; i++) {
-        Listener *listener = &g_array_index(mirror->listeners, Listener, i);
-        if (listener->funcs->doubt != NULL)
-            listener->funcs->doubt(listener->data);
-    }
+    be_in_doubt(mirror);
     /* Without a watcher it lists already. */
     if (mirror->watcher != NULL)
         watch_again(mirror);
@@ -412,8 +421,10 @@ static void start_watch(LhMirror *mirror)
         .start_revision = mirror->revision + 1,
         .cluster_id = mirror->cluster_id,
         .trust_progress = mirror->trust_progress,
+        .listed = TRUE,
         .witness = mirror->newest,
         .witness_rev = mirror->newest_rev,
+        .witness_content = mirror->newest_content,
     };
 
     mirror->watcher = lh_watcher_start(mirror->env, mirror->etcd, &options, &watcher_funcs, mirror);

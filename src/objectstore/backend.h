@@ -46,6 +46,9 @@ const LhStoreJob *lh_task_job(const LhStoreTask *task);
 
 /* The worker's, while it has the task. */
 gboolean lh_task_cancelled(LhStoreTask *task);
+/* Asked just before each change: FALSE, and lh_task_refuse_change says why, when it must not be made. */
+gboolean lh_task_may_change(LhStoreTask *task);
+gboolean lh_task_refuse_change(LhStoreTask *task, const char *name, GError **error); /* FALSE */
 /* So many bytes are there; posted at most every 100 ms. Never less than before. */
 void lh_task_progress(LhStoreTask *task, gint64 bytes);
 /* FALSE, with the error, when there are too many already. Sorted by the front. */

@@ -27,6 +27,8 @@ typedef struct {
     char **roots;
     LhWorkers *workers;
     LhStoreBackend *file, *s3;
+    LhStoreGuardFunc may; /* constant once there is work; NULL: always */
+    gpointer may_data;
     GHashTable *tasks; /* LhStoreOp → LhStoreTask, referenced */
     LhStoreOp next_id;
 } Store;
@@ -114,6 +116,19 @@ const LhStoreJob *lh_task_job(const LhStoreTask *task)
 gboolean lh_task_cancelled(LhStoreTask *task)
 {
     return g_atomic_int_get(&task->cancelled) != 0;
+}
+
+gboolean lh_task_may_change(LhStoreTask *task)
+{
+    const Store *store = task->store;
+    return !lh_task_cancelled(task) && (store->may == NULL || store->may(store->may_data));
+}
+
+gboolean lh_task_refuse_change(LhStoreTask *task, const char *name, GError **error)
+{
+    g_set_error(error, LH_ERROR, LH_ERR_CANCELLED, "%s%s: %s", task->uri, name,
+                lh_task_cancelled(task) ? "cancelled" : "left: this process may not act any more");
+    return FALSE;
 }
 
 static void report_progress(gpointer data)
@@ -405,6 +420,13 @@ static void store_cancel(LhObjectStore *base, LhStoreOp id)
     g_hash_table_remove(store->tasks, &id);
 }
 
+static void store_guard(LhObjectStore *base, LhStoreGuardFunc may, gpointer data)
+{
+    Store *store = (Store *)base;
+    store->may = may;
+    store->may_data = data;
+}
+
 static void store_free(LhObjectStore *base)
 {
     Store *store = (Store *)base;
@@ -477,6 +499,12 @@ LhStoreOp lh_store_clock(LhObjectStore *store, const char *root, LhStoreDoneFunc
     return store->v->work(store, &request, NULL, done, data);
 }
 
+void lh_store_set_guard(LhObjectStore *store, LhStoreGuardFunc may, gpointer data)
+{
+    if (store->v->guard != NULL)
+        store->v->guard(store, may, data);
+}
+
 void lh_store_cancel(LhObjectStore *store, LhStoreOp *op)
 {
     if (*op != 0)
@@ -519,6 +547,7 @@ LhObjectStore *lh_objectstore_new_tuned(LhEnv *env, const LhObjectStoreOptions *
         .fetch = store_fetch,
         .work = store_work,
         .cancel = store_cancel,
+        .guard = store_guard,
         .free = store_free,
     };
     g_auto(GStrv) roots = lh_store_roots(options->roots, error);

@@ -60,6 +60,9 @@ typedef struct {
     gint64 until_ms; /* epoch, by the store's clock: none of them is younger */
 } LhStoreKnown;
 
+/* Any thread: whether something may be changed in the store at this moment. */
+typedef gboolean (*LhStoreGuardFunc)(gpointer data);
+
 /* Which work. */
 typedef enum {
     LH_STORE_WALK,
@@ -87,6 +90,7 @@ typedef struct {
     LhStoreOp (*work)(LhObjectStore *store, const LhStoreRequest *request, LhStorePageFunc page,
                       LhStoreDoneFunc done, gpointer data);
     void (*cancel)(LhObjectStore *store, LhStoreOp op);
+    void (*guard)(LhObjectStore *store, LhStoreGuardFunc may, gpointer data);
     void (*free)(LhObjectStore *store);
 } LhObjectStoreVtable;
 
@@ -136,6 +140,11 @@ LhStoreOp lh_store_write(LhObjectStore *store, const char *root, const char *nam
 /* What time it is there: s3:// the Date of an answer, in whole seconds; file:// what a new file gets. */
 LhStoreOp lh_store_clock(LhObjectStore *store, const char *root, LhStoreDoneFunc done,
                          gpointer data);
+
+/* Before any work, once: @may is asked just before each object is deleted or written (s3://: when the connection
+ * is there, before the request is sent), and where it says no, the work ends with LH_ERR_CANCELLED. Cancelling
+ * needs the loop; a process that stood still and wakes has worker threads that may be faster. */
+void lh_store_set_guard(LhObjectStore *store, LhStoreGuardFunc may, gpointer data);
 
 /* Cancels *@op if it is not 0 and sets it to 0; what was half written is removed, a moment
  * later. */

@@ -206,6 +206,8 @@ static gboolean remove_file(LhStoreTask *task, int at, const char *leaf, const c
     if (lh_task_job(task)->work == LH_STORE_ERASE_FLAT &&
         !expect_file(task, at, leaf, prefix, st, data, error))
         return FALSE;
+    if (!lh_task_may_change(task))
+        return lh_task_refuse_change(task, prefix, error);
     if (unlinkat(at, leaf, 0) == 0) {
         erased->count++;
         return TRUE;
@@ -410,6 +412,8 @@ static gboolean write_small(LhStoreTask *task, int root, GError **error)
     while (ok && flock(root, LOCK_EX) != 0) /* until it is closed */
         ok = errno == EINTR || fail(task, errno, job->name, "locking the root", error);
     ok = ok && may_write(task, root, error);
+    if (ok && !lh_task_may_change(task))
+        ok = lh_task_refuse_change(task, job->name, error);
     if (ok && renameat(root, temporary, root, job->name) != 0)
         ok = fail(task, errno, job->name, "renaming", error);
     if (!ok)

@@ -242,6 +242,14 @@ static size_t on_body(char *data, size_t size, size_t n, void *user_data)
 
 /* ---- requests ---- */
 
+/* The connection is there, and the request is what comes next: nothing that takes time is left. */
+static int on_ready(void *user_data, char *to G_GNUC_UNUSED, char *from G_GNUC_UNUSED,
+                    int to_port G_GNUC_UNUSED, int from_port G_GNUC_UNUSED)
+{
+    const LhS3Exchange *e = user_data;
+    return lh_task_may_change(e->session->task) ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT;
+}
+
 G_GNUC_PRINTF(2, 3)
 static void add_header(LhS3Exchange *e, const char *format, ...)
 {
@@ -310,8 +318,11 @@ static void set_options(LhS3Exchange *e)
                                                  e->last);
         curl_easy_setopt(curl, CURLOPT_RANGE, range);
     }
-    if (e->method != NULL)
+    if (e->method != NULL) { /* it changes something */
         curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, e->method);
+        curl_easy_setopt(curl, CURLOPT_PREREQFUNCTION, on_ready);
+        curl_easy_setopt(curl, CURLOPT_PREREQDATA, e);
+    }
     if (e->send != NULL) {
         curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE, (long)strlen(e->send));
         curl_easy_setopt(curl, CURLOPT_POSTFIELDS, e->send); /* not copied */

@@ -117,6 +117,10 @@ static LhS3Verdict broken(const LhS3Exchange *e, const char *uri, const char *na
 {
     const char *why = e->message[0] != '\0' ? e->message : curl_easy_strerror(e->result);
     switch ((int)e->result) {
+    case CURLE_ABORTED_BY_CALLBACK: /* lh_task_may_change said no */
+        g_set_error(error, LH_ERROR, LH_ERR_CANCELLED,
+                    "%s%s: left: this process may not act any more", uri, name);
+        return LH_S3_FAILED;
     case CURLE_PEER_FAILED_VERIFICATION:
         g_set_error(error, LH_ERROR, LH_ERR_UNAVAILABLE,
                     "%s%s: the server's certificate is not trusted: %s", uri, name, why);

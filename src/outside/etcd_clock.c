@@ -73,11 +73,13 @@ static void work(gpointer data)
     Question *question = data;
     const LhEtcdClock *clock = question->clock;
     CURL *curl = curl_easy_init();
+    char why[CURL_ERROR_SIZE] = "";
     CURLcode result;
 
     question->clock_ms = -1;
     curl_easy_setopt(curl, CURLOPT_URL, question->url);
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, why);
     curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
     curl_easy_setopt(curl, CURLOPT_TIMEOUT, (long)TIMEOUT_S);
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
@@ -93,7 +95,8 @@ static void work(gpointer data)
     result = curl_easy_perform(curl);
     if (result != CURLE_OK)
         g_set_error(&question->error, LH_ERROR, LH_ERR_UNAVAILABLE, "%s: %s", question->url,
-                    curl_easy_strerror(result));
+                    *g_strstrip(why) != '\0' ? g_strdelimit(why, "\r\n", ' ')
+                                             : curl_easy_strerror(result));
     else if (question->clock_ms < 0)
         g_set_error(&question->error, LH_ERROR, LH_ERR_INVALID, "%s: the answer has no Date",
                     question->url);

@@ -1,126 +1,72 @@
-/* Probes on one curl multi, driven by the main loop; see prober.h. */
+/* Probes and revocations, from the list of errands to observations; see prober.h. */
 #include "outside/prober.h"
 
 #include "base/errors.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/planted.h"
 #include "controllers/detector.h"
+#include "outside/probe_http.h"
 
-#include <curl/curl.h>
-#include <glib-unix.h>
 #include <string.h>
 
-#define MOST         256
-#define MAX_BODY     4096
-#define KEPT         1024L /* idle connections */
-#define REVOKE_MS    5000
-#define PROBES       "probes_total"
-#define DURATION     "probe_duration_seconds"
-#define RESULT(word) "result=\"" word "\""
+#define MOST      256
+#define MAX_BODY  4096
+#define KEPT      1024
+#define REVOKE_MS 5000
+/* A question's time is told to have run out so much later only when the loop did not turn meanwhile. */
+#define STOOD_STILL_MS 250
+#define PROBES         "probes_total"
+#define DURATION       "probe_duration_seconds"
+#define RESULT(word)   "result=\"" word "\""
 
 typedef struct {
     LhProber *prober;
     char *id, *uri;
     const char *what;
     gint64 token, attempt, number, period_ms, timeout_ms, most;
+    guint list;     /* the last one that it was in */
     LhTimer *timer; /* of the next probe */
     gboolean queued;
-    CURL *curl; /* while it is asked */
+    gpointer question; /* while it is asked */
     gint64 began_ms;
-    GString *body;
-    gboolean too_big;
     gint64 misses; /* in a row; -1: nothing was told yet */
     LhCallId call; /* of a revocation */
 } Job;
 
 struct LhProber {
     LhProberOptions options;
-    char *cacert;
-    CURLM *multi;
-    LhTimer *timer;      /* curl's */
-    GHashTable *sources; /* socket -> id of its source */
-    GHashTable *jobs;    /* id -> Job */
-    GQueue waiting;      /* Job */
+    LhProbeHttp *http; /* NULL: another asks */
+    GHashTable *jobs;  /* id -> Job */
+    GQueue waiting;    /* Job */
     guint running;
+    guint list; /* how many there were */
 };
 
 static void begin_waiting(LhProber *prober);
-static void look_for_ends(LhProber *prober);
-
-/* ---- the loop ---- */
-
-static gboolean on_socket(gint fd, GIOCondition condition, gpointer data)
-{
-    LhProber *prober = data;
-    int running, events = 0;
-
-    if ((condition & (G_IO_IN | G_IO_HUP)) != 0)
-        events |= CURL_CSELECT_IN;
-    if ((condition & G_IO_OUT) != 0)
-        events |= CURL_CSELECT_OUT;
-    if ((condition & (G_IO_ERR | G_IO_NVAL)) != 0)
-        events |= CURL_CSELECT_ERR;
-    curl_multi_socket_action(prober->multi, fd, events, &running);
-    look_for_ends(prober);
-    return G_SOURCE_CONTINUE;
-}
-
-static void on_timeout(gpointer data)
-{
-    LhProber *prober = data;
-    int running;
-
-    prober->timer = NULL;
-    curl_multi_socket_action(prober->multi, CURL_SOCKET_TIMEOUT, 0, &running);
-    look_for_ends(prober);
-}
-
-static int set_socket(CURL *curl, curl_socket_t fd, int what, void *data, void *unused)
-{
-    LhProber *prober = data;
-    guint old = GPOINTER_TO_UINT(g_hash_table_lookup(prober->sources, GINT_TO_POINTER(fd)));
-    GIOCondition condition = 0;
-
-    (void)curl;
-    (void)unused;
-    if (old != 0)
-        g_source_remove(old);
-    g_hash_table_remove(prober->sources, GINT_TO_POINTER(fd));
-    if (what == CURL_POLL_REMOVE)
-        return 0;
-    if ((what & CURL_POLL_IN) != 0)
-        condition |= G_IO_IN;
-    if ((what & CURL_POLL_OUT) != 0)
-        condition |= G_IO_OUT;
-    g_hash_table_insert(prober->sources, GINT_TO_POINTER(fd),
-                        GUINT_TO_POINTER(g_unix_fd_add(fd, condition, on_socket, prober)));
-    return 0;
-}
-
-static int set_timer(CURLM *multi, long timeout_ms, void *data)
-{
-    LhProber *prober = data;
-
-    (void)multi;
-    lh_timer_clear(prober->options.env, &prober->timer);
-    if (timeout_ms >= 0)
-        prober->timer = lh_timer_in(prober->options.env, timeout_ms, on_timeout, prober);
-    return 0;
-}
+static void take(const LhProbeAnswer *answer, gpointer data);
 
 /* ---- one probe ---- */
 
+/* Of more nodes than connections are kept each connection would be closed just before it is needed again, and
+ * libcurl looks through all of them for the oldest. */
+static gboolean keeps_connections(const LhProber *prober)
+{
+    return g_hash_table_size(prober->jobs) <= prober->options.kept;
+}
+
 static void stop(Job *job)
 {
+    LhProber *prober = job->prober;
+
     if (job->queued)
-        g_queue_remove(&job->prober->waiting, job);
+        g_queue_remove(&prober->waiting, job);
     job->queued = FALSE;
-    if (job->curl == NULL)
+    if (job->question == NULL)
         return;
-    curl_multi_remove_handle(job->prober->multi, job->curl);
-    curl_easy_cleanup(job->curl);
-    job->curl = NULL;
-    job->prober->running--;
+    prober->options.asker.cancel(prober->options.asker.data, job->question);
+    job->question = NULL;
+    prober->running--;
 }
 
 static void on_due(gpointer data)
@@ -133,56 +79,24 @@ static void on_due(gpointer data)
     begin_waiting(job->prober);
 }
 
-static size_t on_body(char *data, size_t size, size_t n, void *user_data)
-{
-    Job *job = user_data;
-
-    if (size * n > MAX_BODY - job->body->len) {
-        job->too_big = TRUE;
-        return 0;
-    }
-    g_string_append_len(job->body, data, (gssize)(size * n));
-    return size * n;
-}
-
-static void begin(Job *job)
-{
-    LhProber *prober = job->prober;
-    CURL *curl = curl_easy_init();
-
-    job->curl = curl;
-    job->began_ms = lh_mono_ms(prober->options.env);
-    job->too_big = FALSE;
-    g_string_truncate(job->body, 0);
-    prober->running++;
-    curl_easy_setopt(curl, CURLOPT_URL, job->uri);
-    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
-    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L);
-    curl_easy_setopt(curl, CURLOPT_USERAGENT, "leasehold");
-    curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)MIN(job->timeout_ms, G_MAXINT));
-    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
-    curl_easy_setopt(curl, CURLOPT_WRITEDATA, job);
-    curl_easy_setopt(curl, CURLOPT_PRIVATE, job);
-    if (prober->cacert != NULL)
-        curl_easy_setopt(curl, CURLOPT_CAINFO, prober->cacert);
-    curl_multi_add_handle(prober->multi, curl);
-}
-
 static void begin_waiting(LhProber *prober)
 {
+    const LhProbeAsker *asker = &prober->options.asker;
+
     while (prober->running < prober->options.most && !g_queue_is_empty(&prober->waiting)) {
         Job *job = g_queue_pop_head(&prober->waiting);
         job->queued = FALSE;
-        begin(job);
+        job->began_ms = lh_mono_ms(prober->options.env);
+        prober->running++;
+        job->question = asker->ask(asker->data, job->id, job->uri, job->timeout_ms,
+                                   keeps_connections(prober), take, job);
     }
 }
 
-static gboolean says_healthy(const GString *body)
+static gboolean says_healthy(const LhProbeAnswer *answer)
 {
     g_autoptr(GError) error = NULL;
-    cJSON *json = lh_json_parse(body->str, body->len, MAX_BODY, &error);
+    cJSON *json = lh_json_parse(answer->body, answer->len, MAX_BODY, &error);
     const cJSON *status = cJSON_GetObjectItemCaseSensitive(json, "status");
     gboolean healthy = cJSON_IsString(status) && strcmp(status->valuestring, "healthy") == 0;
 
@@ -191,20 +105,15 @@ static gboolean says_healthy(const GString *body)
 }
 
 /* NULL: it is healthy; else why not; g_free. */
-static char *verdict(const Job *job, CURLcode result)
+static char *verdict(const LhProbeAnswer *answer)
 {
-    long status = 0;
-
-    if (job->too_big)
-        return g_strdup("too long an answer");
-    if (result == CURLE_OPERATION_TIMEDOUT)
+    if (answer->timed_out)
         return g_strdup("timed out");
-    if (result != CURLE_OK)
-        return g_strdup(curl_easy_strerror(result));
-    curl_easy_getinfo(job->curl, CURLINFO_RESPONSE_CODE, &status);
-    if (status != 200)
-        return g_strdup_printf("answered %ld", status);
-    return says_healthy(job->body) ? NULL : g_strdup("did not answer status healthy");
+    if (answer->error != NULL)
+        return g_strdup(answer->error);
+    if (answer->status != 200)
+        return g_strdup_printf("answered %ld", answer->status);
+    return says_healthy(answer) ? NULL : g_strdup("did not answer status healthy");
 }
 
 static void tell(Job *job, const char *error)
@@ -228,35 +137,35 @@ static void tell(Job *job, const char *error)
 }
 
 /* May free the job. */
-static void take(Job *job, CURLcode result)
+static void count(Job *job, const char *why)
 {
-    const LhProberOptions *options = &job->prober->options;
-    g_autofree char *why = verdict(job, result);
-    gint64 now = lh_mono_ms(options->env), before = job->misses;
+    gint64 before = job->misses;
 
-    stop(job);
-    lh_counter_add(options->metrics, PROBES, why == NULL ? RESULT("healthy") : RESULT("miss"), 1);
-    lh_histogram_observe(options->metrics, DURATION, NULL, (double)(now - job->began_ms) / 1000);
-    job->timer = lh_timer_in(options->env, MAX(job->began_ms + job->period_ms - now, 1), on_due,
-                             job);
-    job->misses = why == NULL ? 0 : MIN(MAX(before, 0) + 1, job->most);
+    job->misses = why == NULL ? 0 : MIN(MAX(before, 0) + (LH_BUG(MISS_TWICE) ? 2 : 1), job->most);
     if (job->misses != before)
         tell(job, why);
 }
 
-static void look_for_ends(LhProber *prober)
+static void take(const LhProbeAnswer *answer, gpointer data)
 {
-    const CURLMsg *message;
-    int left;
+    Job *job = data;
+    LhProber *prober = job->prober;
+    const LhProberOptions *options = &prober->options;
+    g_autofree char *why = verdict(answer);
+    gint64 now = lh_mono_ms(options->env), took = now - job->began_ms;
+    gboolean asleep = answer->timed_out && took > job->timeout_ms + STOOD_STILL_MS;
 
-    while ((message = curl_multi_info_read(prober->multi, &left)) != NULL) {
-        Job *job = NULL;
-        CURLcode result = message->data.result;
-        if (message->msg != CURLMSG_DONE)
-            continue;
-        curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &job);
-        take(job, result);
-    }
+    job->question = NULL;
+    prober->running--;
+    lh_counter_add(options->metrics, PROBES,
+                   why == NULL ? RESULT("healthy")
+                   : asleep    ? RESULT("late")
+                               : RESULT("miss"),
+                   1);
+    lh_histogram_observe(options->metrics, DURATION, NULL, (double)took / 1000);
+    job->timer = lh_timer_in(options->env, MAX(job->period_ms - took, 1), on_due, job);
+    if (!asleep)
+        count(job, why);
     begin_waiting(prober);
 }
 
@@ -299,7 +208,6 @@ static void job_free(gpointer data)
     lh_timer_clear(job->prober->options.env, &job->timer);
     if (job->call != 0)
         job->prober->options.etcd->v->cancel(job->prober->options.etcd, job->call);
-    g_string_free(job->body, TRUE);
     g_free(job->id);
     g_free(job->uri);
     g_free(job);
@@ -317,39 +225,46 @@ static Job *job_new(LhProber *prober, const LhErrand *errand)
         .token = errand->token,
         .attempt = errand->attempt,
         .number = errand->number,
-        .body = g_string_new(NULL),
         .misses = -1,
     };
     return job;
 }
 
+static gboolean is_of(const Job *job, const LhErrand *errand)
+{
+    return job->token == errand->token && job->attempt == errand->attempt &&
+           g_strcmp0(job->uri, errand->uri) == 0;
+}
+
+static gboolean is_unwanted(gpointer id, gpointer job, gpointer prober)
+{
+    (void)id;
+    return ((const Job *)job)->list != ((const LhProber *)prober)->list;
+}
+
 static void prober_set(const char *controller, const LhErrand *errands, guint n, gpointer data)
 {
     LhProber *prober = data;
-    g_autoptr(GHashTable) wanted = NULL;
 
     if (strcmp(controller, LH_DETECTOR) != 0)
         return;
-    wanted = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, job_free);
+    prober->list++;
     for (guint i = 0; i < n; i++) {
         const LhErrand *errand = &errands[i];
         Job *job = g_hash_table_lookup(prober->jobs, errand->id);
-        if (job != NULL && job->token == errand->token && job->attempt == errand->attempt &&
-            g_strcmp0(job->uri, errand->uri) == 0) {
-            g_hash_table_steal(prober->jobs, errand->id);
-        } else {
+        gboolean is_new = job == NULL || !is_of(job, errand);
+        if (is_new) {
             job = job_new(prober, errand);
+            g_hash_table_replace(prober->jobs, job->id, job);
         }
+        job->list = prober->list;
         job->period_ms = errand->period_ms;
         job->timeout_ms = errand->timeout_ms;
         job->most = errand->most;
-        g_hash_table_insert(wanted, job->id, job);
-        if (job->timer == NULL && !job->queued && job->curl == NULL && job->call == 0 &&
-            job->misses == -1)
+        if (is_new)
             start(job);
     }
-    g_hash_table_unref(prober->jobs);
-    prober->jobs = g_steal_pointer(&wanted);
+    g_hash_table_foreach_remove(prober->jobs, is_unwanted, prober);
 }
 
 const LhOutside lh_prober_outside = {.set = prober_set};
@@ -358,40 +273,29 @@ LhProber *lh_prober_new(const LhProberOptions *options)
 {
     LhProber *prober = g_new0(LhProber, 1);
 
-    curl_global_init(CURL_GLOBAL_DEFAULT);
     prober->options = *options;
     if (prober->options.most == 0)
         prober->options.most = MOST;
-    prober->cacert = g_strdup(options->cacert);
-    prober->sources = g_hash_table_new(NULL, NULL);
+    if (prober->options.kept == 0)
+        prober->options.kept = KEPT;
+    prober->options.cacert = NULL;
+    if (prober->options.asker.ask == NULL) {
+        prober->http = lh_probe_http_new(options->env, options->cacert, prober->options.kept);
+        prober->options.asker = lh_probe_http_asker(prober->http);
+    }
     prober->jobs = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, job_free);
     g_queue_init(&prober->waiting);
     lh_metrics_declare(options->metrics, LH_COUNTER, PROBES, "Probes of nodes, by result.", NULL);
     lh_metrics_declare(options->metrics, LH_HISTOGRAM, DURATION, "Time that a probe took.",
                        lh_duration_buckets);
-    prober->multi = curl_multi_init();
-    curl_multi_setopt(prober->multi, CURLMOPT_SOCKETFUNCTION, set_socket);
-    curl_multi_setopt(prober->multi, CURLMOPT_SOCKETDATA, prober);
-    curl_multi_setopt(prober->multi, CURLMOPT_TIMERFUNCTION, set_timer);
-    curl_multi_setopt(prober->multi, CURLMOPT_TIMERDATA, prober);
-    curl_multi_setopt(prober->multi, CURLMOPT_MAXCONNECTS, KEPT);
     return prober;
 }
 
 void lh_prober_free(LhProber *prober)
 {
-    GHashTableIter iter;
-    gpointer source;
-
     if (prober == NULL)
         return;
     g_hash_table_unref(prober->jobs);
-    curl_multi_cleanup(prober->multi);
-    lh_timer_clear(prober->options.env, &prober->timer);
-    g_hash_table_iter_init(&iter, prober->sources);
-    while (g_hash_table_iter_next(&iter, NULL, &source))
-        g_source_remove(GPOINTER_TO_UINT(source));
-    g_hash_table_unref(prober->sources);
-    g_free(prober->cacert);
+    lh_probe_http_free(prober->http);
     g_free(prober);
 }

@@ -101,7 +101,7 @@ static void end(Job *job, const LhObservation *seen)
     if (seen->error != NULL)
         lh_log(LH_LOG_WARNING, "errand failed", "controller", LH_CLEANER, "errand", job->id, "uri",
                job->uri == NULL ? "" : job->uri, "why", seen->error, "next", "again, later", NULL);
-    else if (job->what[0] == 'd' || job->what[0] == 'e')
+    else if (strcmp(job->what, LH_CLEANER_DELETE) == 0 || strcmp(job->what, LH_CLEANER_ERASE) == 0)
         lh_log(LH_LOG_INFO, "errand done", "controller", LH_CLEANER, "errand", job->id, "uri",
                job->uri == NULL ? "" : job->uri, "objects",
                lh_fmt("%" G_GINT64_FORMAT, seen->objects), NULL);
@@ -120,14 +120,21 @@ static void fail(Job *job, const GError *error)
 
 /* ---- roots, etcd's clock ---- */
 
-static void tell_roots(gpointer data)
+static void tell_roots(const LhSweeper *sweeper)
 {
-    Job *job = data;
-    LhObservation seen = answer_of(job, NULL);
+    const LhObservation seen = {
+        .at = lh_wall_ms(sweeper->options.env),
+        .uris = (const char *const *)sweeper->roots,
+        .clock = -1,
+        .objects = -1,
+        .bytes = -1,
+        .revision = -1,
+        .newest = -1,
+        .missing = -1,
+        .orphans = -1,
+    };
 
-    job->timer = NULL;
-    seen.uris = (const char *const *)job->sweeper->roots;
-    end(job, &seen);
+    lh_mirror_observe(sweeper->options.mirror, LH_CLEANER_ROOTS, &seen);
 }
 
 static void on_etcd(gint64 clock_ms, const GError *error, gpointer data)
@@ -605,9 +612,7 @@ static void start(Job *job)
 {
     const LhSweeperOptions *options = &job->sweeper->options;
 
-    if (strcmp(job->what, LH_CLEANER_ROOTS) == 0) {
-        job->timer = lh_timer_in(options->env, 0, tell_roots, job);
-    } else if (strcmp(job->what, LH_CLEANER_ETCD) == 0) {
+    if (strcmp(job->what, LH_CLEANER_ETCD) == 0) {
         job->asks_etcd = TRUE;
         options->etcd_clock.ask(options->etcd_clock.data, on_etcd, job);
     } else if (strcmp(job->what, LH_CLEANER_LIST) == 0) {
@@ -672,6 +677,7 @@ LhSweeper *lh_sweeper_new(const LhSweeperOptions *options)
     if (sweeper->roots == NULL)
         sweeper->roots = g_new0(char *, 1);
     sweeper->jobs = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, job_free);
+    tell_roots(sweeper);
     return sweeper;
 }
 

@@ -30,6 +30,7 @@ typedef struct {
     LhClockSource etcd_clock; /* copied */
 } LhSweeperOptions;
 
+/* Tells of the roots at once: before the mirror starts, and to listeners that are there. */
 LhSweeper *lh_sweeper_new(const LhSweeperOptions *options);
 void lh_sweeper_free(LhSweeper *sweeper); /* cancels everything, says nothing; accepts NULL */
 

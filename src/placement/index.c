@@ -4,7 +4,8 @@
  * Nodes of equal capacity and zone make a group, and each group a tree of sums over its nodes by id: the
  * most room below, and the least and most that is held below. What a node's share can be at best follows
  * from these, so a search leaves out all below which nothing can fit or beat what it has. The few nodes
- * that an item speaks of by name (holders, warm ones, the avoided host) are asked one by one. It must not
+ * that an item speaks of by name (holders, warm ones, the avoided host), and those on probation that are
+ * limited, are asked one by one. It must not
  * have rules of its own: whatever it proposes is compared by lh_place_prefer.
  */
 #include "placement/internal.h"
@@ -43,6 +44,7 @@ struct LhPlaceIndex {
     GArray *groups;      /* Group */
     GHashTable *by_id;   /* id -> LhPlaceNode */
     GHashTable *by_host; /* host -> GPtrArray of LhPlaceNode */
+    GPtrArray *limited;  /* LhPlaceNode: in no sum */
 };
 
 /* ---- sums ---- */
@@ -62,6 +64,8 @@ static Sum sum_of(const LhPlaceIndex *index, const LhPlaceNode *node)
 {
     Sum sum = none;
 
+    if (node->limited)
+        return sum;
     for (int restored = 0; restored < 2; restored++) {
         sum.bytes[restored] = lh_place_free_bytes(node, index->reserve_percent, restored);
         if (lh_place_free_items(node, index->reserve_percent, restored) < 1)
@@ -165,8 +169,12 @@ LhPlaceIndex *lh_place_index_new(LhPlaceStrategy strategy, gint64 reserve_percen
     index->marked = g_new0(guint64, n);
     index->groups = g_array_new(FALSE, FALSE, sizeof(Group));
     name_nodes(index, n);
-    for (guint i = 0; i < n; i++)
+    index->limited = g_ptr_array_new();
+    for (guint i = 0; i < n; i++) {
         index->order[i] = &nodes[i];
+        if (nodes[i].limited)
+            g_ptr_array_add(index->limited, &nodes[i]);
+    }
     qsort(index->order, n, sizeof *index->order, by_group);
     for (guint i = 0; i < n; i++) {
         const LhPlaceNode *node = index->order[i];
@@ -190,6 +198,7 @@ void lh_place_index_free(LhPlaceIndex *index)
     g_array_unref(index->groups);
     g_hash_table_unref(index->by_id);
     g_hash_table_unref(index->by_host);
+    g_ptr_array_unref(index->limited);
     g_free(index->order);
     g_free(index->place);
     g_free(index->group_of);
@@ -342,11 +351,11 @@ static void search_group(Walk *walk)
     if (item->warm_ids != NULL && item->warm_ids[0] != NULL)
         rank |= LH_RANK_COLD;
     if (rank > search->best_rank)
-        return; /* then some node is distinct already */
+        return; /* then some node is distinct, and may have it, already */
     if (rank < search->best_rank) {
         if (!any_room(walk, 1))
             return;
-        search->distinct = TRUE;
+        search->distinct = search->allowed = TRUE;
         search->best_rank = rank;
         search->best = NULL;
     }
@@ -382,6 +391,8 @@ void lh_place_index_search(LhPlaceIndex *index, const LhPlaceItem *item, LhPlace
     for (guint i = 0; item->warm_ids != NULL && item->warm_ids[i] != NULL; i++)
         ask(index, g_hash_table_lookup(index->by_id, item->warm_ids[i]), item, search);
     ask_host(index, item->avoid_host, item, search);
+    for (guint i = 0; i < index->limited->len; i++)
+        ask(index, g_ptr_array_index(index->limited, i), item, search);
     for (guint i = 0; i < index->groups->len; i++) {
         Walk walk = {index, &g_array_index(index->groups, Group, i), item, search};
         search_group(&walk);

@@ -10,10 +10,10 @@ typedef struct LhPlaceIndex LhPlaceIndex;
 
 /* What a search has found so far. */
 typedef struct {
-    LhPlaceNode *best;               /* of best_rank, with a slot */
-    double best_share;               /* of its capacity, after placing */
-    guint best_rank;                 /* over all nodes with room, slot or not */
-    gboolean bytes, items, distinct; /* some node passed up to this test */
+    LhPlaceNode *best;                        /* of best_rank, with a slot */
+    double best_share;                        /* of its capacity, after placing */
+    guint best_rank;                          /* over all nodes with room, slot or not */
+    gboolean bytes, items, distinct, allowed; /* some node passed up to this test */
 } LhPlaceSearch;
 
 /* The larger of the shares of both capacities that are in use with an item of @size_bytes more. */

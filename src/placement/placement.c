@@ -162,6 +162,33 @@ void lh_place_prefer(LhPlaceStrategy strategy, LhPlaceNode *node, const LhPlaceI
     }
 }
 
+gint64 lh_place_half_share(gint64 demand, gint64 nodes)
+{
+    return demand / (2 * nodes);
+}
+
+void lh_placement_limit(LhPlacement *placement, const char *set_name, gint64 bytes, gint64 items)
+{
+    Set *set = g_hash_table_lookup(placement->sets, set_name);
+    guint others = 0;
+
+    for (guint i = 0; set != NULL && i < set->nodes->len; i++)
+        others += !g_array_index(set->nodes, LhPlaceNode, i).probation;
+    for (guint i = 0; others > 0 && i < set->nodes->len; i++) {
+        LhPlaceNode *node = &g_array_index(set->nodes, LhPlaceNode, i);
+        node->limited = node->probation;
+        node->limit_bytes = lh_place_half_share(bytes, set->nodes->len);
+        node->limit_items = lh_place_half_share(items, set->nodes->len);
+    }
+}
+
+static gboolean within_limit(const LhPlaceNode *node, const LhPlaceItem *item)
+{
+    return !node->limited ||
+           (node->used_bytes + node->restored_bytes + item->size_bytes <= node->limit_bytes &&
+            node->used_items + node->restored_items + 1 <= node->limit_items);
+}
+
 void lh_place_consider(LhPlaceStrategy strategy, gint64 reserve_percent, LhPlaceNode *node,
                        const LhPlaceItem *item, LhPlaceSearch *search)
 {
@@ -176,6 +203,9 @@ void lh_place_consider(LhPlaceStrategy strategy, gint64 reserve_percent, LhPlace
     if (lh_place_listed(item->holder_hosts, node->host))
         return;
     search->distinct = TRUE;
+    if (!within_limit(node, item))
+        return;
+    search->allowed = TRUE;
     rank = rank_of(node, item);
     if (rank > search->best_rank)
         return;
@@ -232,6 +262,7 @@ LhPlaceAnswer lh_placement_place(LhPlacement *placement, const LhPlaceItem *item
         return (LhPlaceAnswer){.rule = !search.bytes      ? LH_WAIT_BYTES
                                        : !search.items    ? LH_WAIT_ITEMS
                                        : !search.distinct ? LH_WAIT_DISTINCT
+                                       : !search.allowed  ? LH_WAIT_PROBATION
                                                           : LH_WAIT_SLOT};
     if (lh_place_listed(item->warm_ids, search.best->id))
         rule = LH_PLACED_WARM;
@@ -300,7 +331,7 @@ const char *lh_place_rule_id(LhPlaceRule rule)
         [LH_PLACED_WARM] = "placed-warm", [LH_PLACED_STRATEGY] = "placed-by-strategy",
         [LH_WAIT_SLOT] = "wait-slot",     [LH_WAIT_BYTES] = "wait-bytes",
         [LH_WAIT_ITEMS] = "wait-items",   [LH_WAIT_DISTINCT] = "wait-distinct",
-        [LH_WAIT_NODES] = "wait-nodes",
+        [LH_WAIT_NODES] = "wait-nodes",   [LH_WAIT_PROBATION] = "wait-probation",
     };
 
     return ids[rule];

@@ -5,7 +5,8 @@
  * important first; each answer is booked, so the next item sees it. Rules, in this order:
  *
  *   1. Never two items of one group on one host; never beyond a host's capacity in bytes or items.
- *      reserve_percent of both is for restored items alone; they never use more than that share.
+ *      reserve_percent of both is for restored items alone; they never use more than that share. A node on
+ *      probation, as long as there are others, never beyond half of an equal share of bytes and items.
  *   2. A zone in which the group has no item yet, while there is one with room.
  *   3. A node that has the data on its disk.
  *   4. Not the host where the last attempt failed.
@@ -31,6 +32,9 @@ typedef struct {
     gint64 used_bytes, used_items;         /* regular items of the host */
     gint64 restored_bytes, restored_items; /* restored items of the host */
     gint64 load_slots;                     /* loads that it may still begin */
+    gboolean probation;
+    gboolean limited; /* the three by lh_placement_limit: holds at most so much of both classes */
+    gint64 limit_bytes, limit_items;
 } LhPlaceNode;
 
 typedef enum { LH_PLACE_SPREAD, LH_PLACE_PACK } LhPlaceStrategy;
@@ -53,6 +57,7 @@ typedef enum {
     LH_WAIT_BYTES,      /* nowhere enough bytes */
     LH_WAIT_ITEMS,      /* nowhere an item more */
     LH_WAIT_DISTINCT,   /* room only on hosts that hold the group already */
+    LH_WAIT_PROBATION,  /* room only on nodes on probation, beyond what they may have */
     LH_WAIT_NODES,      /* the set has no node that takes work */
 } LhPlaceRule;
 
@@ -67,6 +72,12 @@ void lh_placement_add(LhPlacement *placement, const LhPlaceNode *node);
 /* The same for many nodes of @set, with @slots load slots more than each says. */
 void lh_placement_add_all(LhPlacement *placement, const char *set, const LhPlaceNode *nodes,
                           guint n, gint64 slots);
+/* What a node on probation holds at most of @demand, all that is assigned or waits for @nodes nodes: half of
+ * an equal share. */
+gint64 lh_place_half_share(gint64 demand, gint64 nodes);
+/* Limits those of @set's nodes so that are on probation; none, when all are: who waited for better ones would wait
+ * for nobody. After the nodes are added, and before the first question. */
+void lh_placement_limit(LhPlacement *placement, const char *set, gint64 bytes, gint64 items);
 LhPlaceAnswer lh_placement_place(LhPlacement *placement, const LhPlaceItem *item);
 
 /* Takes a load slot of @node_id for an item that is counted there already (its node came back under a new

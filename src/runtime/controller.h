@@ -26,14 +26,23 @@ typedef struct {
     gint64 revision; /* of the mirror that the index was folded from */
     gint64
         epoch; /* create revision of the leader key; 0 when nobody leads here (plan shown only) */
+    /* Epoch ms since when this instance leads, and its wall clock has not jumped: waits that must be its own
+     * begin here. */
+    gint64 led_ms;
     gint64
-        led_ms; /* epoch ms since when this instance leads: waits that must be its own begin here */
+        ahead_ms; /* the wall clock has gained on the monotonic one since led_ms; no jump, so little */
     gboolean
         regressed; /* etcd went back in time, and nobody has confirmed since: brake deletions */
     gint64 regressed_rev; /* … and this is the revision of the first list after it */
     guint max_groups;     /* budget; a controller that stops there sets plan->more */
     gconstpointer also;   /* the index of LhController.also */
 } LhPlanContext;
+
+/* Now, for waits that no clock may shorten: as led_ms, and from there on by the monotonic clock. */
+static inline gint64 lh_steady_ms(const LhPlanContext *context)
+{
+    return context->now_ms - context->ahead_ms;
+}
 
 /* A Brake of a plan that was made before etcd went back came with the backup: it stands for nothing, even
  * if it is confirmed. Revisions tell, not times: clocks of different machines wrote those. One that others
@@ -76,6 +85,9 @@ typedef struct {
      * said at the latest when leadership ends or the lease's deadline passes. Must not observe inside this
      * call. Strings are the caller's. */
     void (*set)(const char *controller, const LhErrand *errands, guint n, gpointer data);
+    /* The lease's local deadline is @mono_ms now: what works on threads of its own begins nothing outside after
+     * it, as the loop that would cancel it may stand still. May be NULL. */
+    void (*until)(gint64 mono_ms, gpointer data);
 } LhOutside;
 
 typedef void (*LhGaugeFunc)(const char *name, const char *labels, double value, gpointer data);
@@ -90,6 +102,9 @@ typedef struct {
     /* What should be done outside now: pure and level-triggered, like plan(). Asked after each plan. May be
      * NULL. */
     void (*errands)(gconstpointer index, const LhPlanContext *context, LhErrands *errands);
+    /* Of all that errands() reads of the index, in few steps: as long as it is the same, and the time that
+     * errands() named has not come, it is not asked again. May be NULL: asked each time. */
+    guint64 (*errands_digest)(gconstpointer index);
     /* Fleet gauges, given by the leading instance only. May be NULL. @names: NULL-ended, the families. */
     void (*gauges)(gconstpointer index, gint64 now_ms, LhGaugeFunc gauge, gpointer data);
     const char *const *gauge_names;

@@ -146,7 +146,7 @@ static void lead(Runner *runner)
     LhRuntime *runtime = runner->runtime;
 
     runner->leads = TRUE;
-    runner->led_ms = lh_wall_ms(runtime->env);
+    lh_runner_leads_since(runner);
     lh_gauge_set(runtime->metrics, "leader", runner->labels, 1);
     lh_log(LH_LOG_INFO, "leads", "controller", runner->controller->name, "epoch",
            lh_fmt("%" G_GINT64_FORMAT, runner->key_create), "revision",

@@ -25,7 +25,8 @@ typedef struct {
     char *controller;
     int type;
     char *reason, *object, *message;
-    gint64 count, first_ms, mono_ms;
+    gint64 count, last_ms; /* last_ms: wall, of the last time */
+    gint64 mono_ms;        /* of the first */
     gint64 lease;
     gboolean pending;
     guint64 order; /* … and this one since then: counts up */
@@ -146,7 +147,6 @@ void lh_recorder_add(LhEventRecorder *recorder, Runner *runner, const LhPlanEven
         told->controller = g_strdup(runner->controller->name);
         told->reason = g_strdup(event->reason);
         told->object = g_strdup(event->object);
-        told->first_ms = lh_wall_ms(runtime->env);
         told->mono_ms = now;
         g_hash_table_insert(recorder->seen, g_steal_pointer(&key), told);
     }
@@ -154,6 +154,7 @@ void lh_recorder_add(LhEventRecorder *recorder, Runner *runner, const LhPlanEven
     g_free(told->message);
     told->message = g_strdup(event->message);
     told->count++;
+    told->last_ms = lh_wall_ms(runtime->env);
     if (!told->pending) {
         told->pending = TRUE;
         told->order = recorder->order++;
@@ -210,7 +211,7 @@ static void flush_runner(LhEventRecorder *recorder, Runner *runner)
 
     for (guint i = 0; i < n; i++) {
         Told *told = g_ptr_array_index(runner->events, i);
-        LhEvent event = {.time = lh_wall_ms(runtime->env),
+        LhEvent event = {.time = told->last_ms,
                          .controller = told->controller,
                          .type = told->type,
                          .reason = told->reason,

@@ -39,7 +39,8 @@ struct Runner {
     LhTimer *campaign_retry;
     guint campaign_attempts;
     gboolean leads;
-    gint64 led_ms; /* wall */
+    gint64 led_ms,
+        led_mono_ms; /* wall and monotonic: since it leads, or since the wall clock jumped */
 
     /* rounds */
     LhRoundState state;
@@ -68,6 +69,8 @@ struct Runner {
     GPtrArray *events;    /* PendingEvent, see events.c */
     gboolean has_errands; /* the outside has been told of some, or of none, since it leads */
     gint64 errands_ms;    /* monotonic, when */
+    guint64 errands_digest;
+    gint64 errands_wake_ms; /* wall, when they may be others by themselves; 0: never */
 };
 
 typedef struct {
@@ -107,7 +110,9 @@ struct LhRuntime {
 };
 
 /* rounds.c */
-LhPlanContext lh_runner_context(const Runner *runner);
+LhPlanContext lh_runner_context(Runner *runner);
+/* It leads from this moment on, by both clocks. */
+void lh_runner_leads_since(Runner *runner);
 void lh_runner_dirty(Runner *runner, const LhObject *cause);
 void lh_runner_schedule(Runner *runner);
 /* All transactions of the round have ended. */

@@ -21,6 +21,7 @@
 #define CONFLICTS_AT_ONCE 6 /* rounds in a row that only met conflicts, before backing off */
 #define CONFLICT_CAP_MS   1000
 #define LONGEST_SLEEP_MS  60000 /* then look again: the wall clock may have jumped */
+#define CLOCK_JUMP_MS     1000  /* more than any clock that is slewed gains in a wait */
 #define ERRANDS_EVERY_MS  250 /* while no plan can be made; the errands of a large index take time */
 #define LONGEST_DEBOUNCE  2   /* times debounce, for a stream of changes that does not pause */
 
@@ -81,15 +82,44 @@ static char *trigger_text(const Runner *runner)
 
 /* ---- rounds ---- */
 
-LhPlanContext lh_runner_context(const Runner *runner)
+void lh_runner_leads_since(Runner *runner)
+{
+    runner->led_ms = lh_wall_ms(runner->runtime->env);
+    runner->led_mono_ms = lh_mono_ms(runner->runtime->env);
+}
+
+static gint64 wall_ahead_ms(const Runner *runner)
 {
     const LhRuntime *runtime = runner->runtime;
 
+    return lh_wall_ms(runtime->env) - runner->led_ms -
+           (lh_mono_ms(runtime->env) - runner->led_mono_ms);
+}
+
+/* After a jump of the wall clock what its times are compared with means nothing: its own waits begin anew. */
+static gboolean clock_jumped(Runner *runner)
+{
+    if (!runner->leads || LH_BUG(CLOCK_JUMP) || ABS(wall_ahead_ms(runner)) < CLOCK_JUMP_MS)
+        return FALSE;
+    lh_log(LH_LOG_WARNING, "the wall clock jumped", "controller", runner->controller->name, "by_ms",
+           lh_fmt("%" G_GINT64_FORMAT, wall_ahead_ms(runner)), "next", "its waits begin anew",
+           NULL);
+    lh_runner_leads_since(runner);
+    runner->errands_wake_ms = runner->led_ms;
+    return TRUE;
+}
+
+LhPlanContext lh_runner_context(Runner *runner)
+{
+    const LhRuntime *runtime = runner->runtime;
+
+    clock_jumped(runner);
     return (LhPlanContext){
         .now_ms = lh_wall_ms(runtime->env),
         .revision = lh_mirror_revision(runtime->mirror),
         .epoch = runner->leads ? runner->key_create : 0,
         .led_ms = runner->leads ? runner->led_ms : lh_wall_ms(runtime->env),
+        .ahead_ms = runner->leads && !LH_BUG(CLOCK_JUMP) ? wall_ahead_ms(runner) : 0,
         .regressed = runner->regressed,
         .regressed_rev = runner->regressed_rev,
         .max_groups = runtime->options.max_groups,
@@ -205,7 +235,7 @@ static void schedule_idle(Runner *runner)
     if (!lh_election_may_act(runner) || paused(runner) || lh_mirror_in_doubt(runtime->mirror) ||
         lh_mirror_revision(runtime->mirror) < runner->wait_rev)
         return;
-    if (runner->wake_wall_ms != 0 && runner->wake_wall_ms <= wall) {
+    if (clock_jumped(runner) || (runner->wake_wall_ms != 0 && runner->wake_wall_ms <= wall)) {
         runner->wake_wall_ms = 0;
         runner->again = TRUE;
     }

@@ -138,9 +138,20 @@ static void on_lost(gpointer data)
     lh_lease_restart(runtime->lease);
 }
 
+static void on_extended(gpointer data)
+{
+    const LhRuntime *runtime = data;
+
+    if (runtime->outside != NULL && runtime->outside->until != NULL)
+        runtime->outside->until(
+            runtime->options.fault_no_deadline ? G_MAXINT64 : lh_lease_deadline_ms(runtime->lease),
+            runtime->outside_data);
+}
+
 static const LhLeaseFuncs lease_funcs = {
     .granted = on_granted,
     .doubt = on_doubt,
+    .extended = on_extended,
     .renewed = on_renewed,
     .lost = on_lost,
 };
@@ -366,7 +377,7 @@ gboolean lh_runtime_idle(const LhRuntime *runtime)
 gconstpointer lh_runtime_index(const LhRuntime *runtime, const LhController *controller,
                                LhPlanContext *context)
 {
-    const Runner *runner = find_runner(runtime, controller->name);
+    Runner *runner = (Runner *)find_runner(runtime, controller->name);
 
     *context = lh_runner_context(runner);
     return runner->index;

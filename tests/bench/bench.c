@@ -198,6 +198,38 @@ void bench_wait(Check check, gpointer data, gint64 within_ms, const char *format
     bench_fail("not within %" G_GINT64_FORMAT " s: %s", within_ms / 1000, text);
 }
 
+typedef struct {
+    Check check;
+    guint64 (*progress)(gpointer data);
+    gpointer data;
+    guint64 at;
+} Going;
+
+static gboolean is_over_or_went_on(gpointer data)
+{
+    const Going *going = data;
+
+    return going->check(going->data) || going->progress(going->data) != going->at;
+}
+
+void bench_wait_going(Check check, guint64 (*progress)(gpointer data), gpointer data,
+                      gint64 within_ms, const char *format, ...)
+{
+    Going going = {check, progress, data, 0};
+    va_list args;
+
+    while (!check(data)) {
+        going.at = progress(data);
+        if (until(is_over_or_went_on, &going, 0, within_ms))
+            continue;
+        va_start(args, format);
+        g_autofree char *text = g_strdup_vprintf(format, args);
+        va_end(args);
+        bench_fail("stuck for %" G_GINT64_FORMAT " s at %" G_GUINT64_FORMAT ": %s",
+                   within_ms / 1000, going.at, text);
+    }
+}
+
 void bench_poll(Check check, gpointer data, guint every_ms, gint64 within_ms, const char *format,
                 ...)
 {

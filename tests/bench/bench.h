@@ -22,9 +22,12 @@ typedef struct {
     guint snapshots;        /* of rows e, f, j and m */
     guint fleets[N_FLEETS]; /* snapshots of row x, and how many expire */
     guint expiries[N_EXPIRIES];
-    guint at_once;              /* expiries of row y, of ten times as many snapshots */
-    guint services, partitions; /* of row p */
-    guint limit_keys;           /* of one round of row a */
+    guint at_once;                         /* expiries of row y, of ten times as many snapshots */
+    guint services, partitions;            /* of row p */
+    guint seeds, policies, crawlers;       /* of rows s and t */
+    guint probed;                          /* nodes of row n */
+    gint64 probe_period_ms, probe_periods; /* how many of them are looked at */
+    guint limit_keys;                      /* of one round of row a */
     guint limit_rounds, converge_rounds, start_rounds, handover_rounds;
     guint samples; /* of rows c, d and i */
     guint watchers, requests_per_s;
@@ -74,7 +77,10 @@ typedef gboolean (*Check)(gpointer data);
  * what was waited for. */
 void bench_wait(Check check, gpointer data, gint64 within_ms, const char *format, ...)
     G_GNUC_PRINTF(4, 5);
-/* The same for what the loop does not see: asked every @every_ms. */
+/* However long it takes, as long as it goes on: fails when @progress has said the same for @within_ms. */
+void bench_wait_going(Check check, guint64 (*progress)(gpointer data), gpointer data,
+                      gint64 within_ms, const char *format, ...) G_GNUC_PRINTF(5, 6);
+/* The same as bench_wait for what the loop does not see: asked every @every_ms. */
 void bench_poll(Check check, gpointer data, guint every_ms, gint64 within_ms, const char *format,
                 ...) G_GNUC_PRINTF(5, 6);
 /* Lets the loop run for so long. */

@@ -10,6 +10,7 @@
 #define PREFIX     "/folded/"
 #define EPOCH      1
 #define MAX_GROUPS 50000 /* as the runtime has it */
+#define FENCE      2     /* compares of each transaction */
 
 typedef struct {
     const LhIndexType *type;
@@ -110,7 +111,8 @@ void folded_put(Folded *folded, const char *key, const char *value)
 
 void folded_observe(Folded *folded, const char *name, const char *format, ...)
 {
-    g_autofree char *key = g_strconcat("observed/snapshot-cleaner/", name, NULL);
+    g_autofree char *key = g_strconcat(
+        "observed/", strchr(name, '/') == NULL ? "snapshot-cleaner/" : "", name, NULL);
     g_autofree char *value = NULL;
     va_list args;
 
@@ -220,6 +222,53 @@ guint folded_commit(Folded *folded, const LhPlan *plan)
             commit_op(folded, lh_plan_op(plan, group, i));
     }
     return lh_plan_groups(plan);
+}
+
+/* ---- transactions ---- */
+
+static const LhReliance *reliance_at(const LhPlan *plan, const LhGroup *group, guint i)
+{
+    return &g_array_index(plan->reliances, LhReliance, group->first_reliance + i);
+}
+
+static const char *last_reliance(const LhPlan *plan, const LhGroup *group)
+{
+    return group->n_reliances == 0 ? "" : reliance_at(plan, group, group->n_reliances - 1)->key;
+}
+
+static gint by_last_reliance(gconstpointer a, gconstpointer b, gpointer data)
+{
+    return strcmp(last_reliance(data, *(const LhGroup *const *)a),
+                  last_reliance(data, *(const LhGroup *const *)b));
+}
+
+guint folded_transactions(const LhPlan *plan)
+{
+    g_autoptr(GPtrArray) groups = g_ptr_array_new();
+    g_autoptr(GHashTable) compared = g_hash_table_new(g_str_hash, g_str_equal);
+    guint n = 0, ops = 0;
+
+    for (guint i = 0; i < lh_plan_groups(plan); i++)
+        g_ptr_array_add(groups, (gpointer)lh_plan_group(plan, i));
+    g_ptr_array_sort_with_data(groups, by_last_reliance, (gpointer)plan);
+    for (guint i = 0; i < groups->len; i++) {
+        const LhGroup *group = groups->pdata[i];
+        guint fresh = group->n_ops;
+        for (guint r = 0; r < group->n_reliances; r++)
+            fresh += !g_hash_table_contains(compared, reliance_at(plan, group, r)->key);
+        if (n == 0 || ops + group->n_ops > LH_ETCD_MAX_TXN_OPS ||
+            FENCE + g_hash_table_size(compared) + fresh > LH_ETCD_MAX_TXN_OPS) {
+            g_hash_table_remove_all(compared);
+            ops = 0;
+            n++;
+        }
+        ops += group->n_ops;
+        for (guint o = 0; o < group->n_ops; o++)
+            g_hash_table_add(compared, (gpointer)lh_plan_op(plan, group, o)->key);
+        for (guint r = 0; r < group->n_reliances; r++)
+            g_hash_table_add(compared, (gpointer)reliance_at(plan, group, r)->key);
+    }
+    return n;
 }
 
 gint64 folded_cpu_ns(void)

@@ -37,5 +37,8 @@ gconstpointer folded_index(const Folded *folded, const LhIndexType *type);
 LhPlanContext folded_context(const Folded *folded, const LhController *controller, gint64 now_ms);
 /* Every compare of every group must hold. Returns how many groups there were. */
 guint folded_commit(Folded *folded, const LhPlan *plan);
+/* How many transactions the executor would send: groups that share their last reliance next to each other, and as
+ * many in each as its ops and compares permit. */
+guint folded_transactions(const LhPlan *plan);
 /* User and system time of this process, in nanoseconds. */
 gint64 folded_cpu_ns(void);

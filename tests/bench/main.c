@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ALONE_ROWS "mx" /* need no etcd */
-#define ALL_ROWS   "abcdefghijlmpxy"
+#define ALONE_ROWS "msx" /* need no etcd */
+#define ALL_ROWS   "abcdefghijlmnpstxy"
 
 static const Sizes full = {
     .replicas = 100000,
@@ -21,6 +21,12 @@ static const Sizes full = {
     .at_once = 10000,
     .services = 5000,
     .partitions = 1000,
+    .seeds = 100000,
+    .policies = 1000,
+    .crawlers = 100,
+    .probed = 10000,
+    .probe_period_ms = 5000,
+    .probe_periods = 6,
     .limit_keys = 20000,
     .limit_rounds = 6,
     .converge_rounds = 3,
@@ -47,6 +53,12 @@ static const Sizes quick = {
     .at_once = 1000,
     .services = 500,
     .partitions = 100,
+    .seeds = 10000,
+    .policies = 100,
+    .crawlers = 10,
+    .probed = 1000,
+    .probe_period_ms = 5000,
+    .probe_periods = 3,
     .limit_keys = 5000,
     .limit_rounds = 4,
     .converge_rounds = 2,
@@ -74,6 +86,12 @@ static const Sizes smoke = {
     .at_once = 20,
     .services = 20,
     .partitions = 10,
+    .seeds = 600,
+    .policies = 20,
+    .crawlers = 5,
+    .probed = 50,
+    .probe_period_ms = 500,
+    .probe_periods = 2,
     .limit_keys = 300,
     .limit_rounds = 1,
     .converge_rounds = 2,
@@ -203,6 +221,8 @@ static void run_alone(const char *rows)
         row_kinds();
     if (any(rows, "x"))
         row_expiry_cpu();
+    if (any(rows, "s"))
+        row_seeds();
 }
 
 static void run(const char *rows)
@@ -213,6 +233,10 @@ static void run(const char *rows)
         row_permits();
     if (any(rows, "p"))
         row_partitions();
+    if (any(rows, "t"))
+        row_seeds_etcd();
+    if (any(rows, "n"))
+        row_probes();
     if (any(rows, "y"))
         row_expiry();
     if (any(rows, "d"))
@@ -237,7 +261,7 @@ int main(int argc, char **argv)
 
     g_option_context_add_main_entries(context, options, NULL);
     g_option_context_set_summary(
-        context, "Measures rows a to j, l, m, p, x and y (all of them, if none is named); "
+        context, "Measures rows a to j, l to n, p, s, t, x and y (all of them, if none is named); "
                  "tests/README.md says what each is.");
     if (!g_option_context_parse(context, &argc, &argv, &error)) {
         fprintf(stderr, "tools/bench: %s\n", error->message);

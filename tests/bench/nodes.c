@@ -1,22 +1,17 @@
-/* Answers are gathered while the loop has nothing else to do, and sent in full transactions. */
+/* See nodes.h. */
 #include "nodes.h"
 
+#include "answers.h"
 #include "api/decided.h"
 
 #include <string.h>
 
-#define FLIGHT    8
-#define ANSWER_MS (10 * 60 * 1000)
-
-typedef struct {
-    char *key, *value; /* value NULL: delete */
-} Write;
+#define ANSWER_MS (2 * 60 * 1000) /* longest without any */
 
 struct Nodes {
     const Cluster *cluster;
     Watch *watch;
-    GQueue *writes; /* Write */
-    guint in_flight, idle;
+    Answers *answers;
     guint live, wanted;
 };
 
@@ -77,65 +72,11 @@ void nodes_search(const LhObject *object, char **key, char **value)
 
 /* ---- writing ---- */
 
-static void write_free(Write *written)
-{
-    g_free(written->key);
-    g_free(written->value);
-    g_free(written);
-}
-
-static void send_some(Nodes *nodes);
-
-static void on_written(const LhTxnReply *reply, const GError *error, gpointer data)
-{
-    Nodes *nodes = data;
-
-    bench_must(error, "the answer of a node");
-    if (!reply->succeeded)
-        bench_fail("etcd refused the answer of a node");
-    nodes->in_flight--;
-    send_some(nodes);
-}
-
-static void send_some(Nodes *nodes)
-{
-    while (nodes->in_flight < FLIGHT && !g_queue_is_empty(nodes->writes)) {
-        LhTxnOp ops[LH_ETCD_MAX_TXN_OPS];
-        Write *sent[LH_ETCD_MAX_TXN_OPS];
-        guint n = 0;
-        for (; n < G_N_ELEMENTS(ops) && !g_queue_is_empty(nodes->writes); n++) {
-            sent[n] = g_queue_pop_head(nodes->writes);
-            ops[n] = sent[n]->value == NULL ? lh_txn_delete(sent[n]->key)
-                                            : lh_txn_put(sent[n]->key, sent[n]->value, 0);
-        }
-        nodes->in_flight++;
-        bench.client->v->txn(bench.client, &(LhTxnRequest){.success = ops, .n_success = n},
-                             ANSWER_MS, on_written, nodes);
-        while (n > 0)
-            write_free(sent[--n]);
-    }
-}
-
-static gboolean on_idle(gpointer data)
-{
-    Nodes *nodes = data;
-
-    nodes->idle = 0;
-    send_some(nodes);
-    return G_SOURCE_REMOVE;
-}
-
 /* Takes both. */
 static void write_later(Nodes *nodes, char *below, char *value)
 {
-    Write *made = g_new0(Write, 1);
-
-    made->key = g_strconcat(nodes->cluster->prefix, below, NULL);
-    made->value = value;
+    answers_add(nodes->answers, g_strconcat(nodes->cluster->prefix, below, NULL), value, 0);
     g_free(below);
-    g_queue_push_tail(nodes->writes, made);
-    if (nodes->idle == 0)
-        nodes->idle = g_idle_add(on_idle, nodes);
 }
 
 static void answer(Nodes *nodes, const LhObject *object)
@@ -179,7 +120,7 @@ Nodes *nodes_new(const Cluster *cluster)
     g_autofree char *prefix = cluster_key(cluster, "decided/assignments/cache/");
 
     nodes->cluster = cluster;
-    nodes->writes = g_queue_new();
+    nodes->answers = answers_new();
     nodes->watch = watch_new(prefix, on_order, nodes);
     return nodes;
 }
@@ -188,21 +129,25 @@ static gboolean all_answered(gpointer data)
 {
     const Nodes *nodes = data;
 
-    return nodes->live >= nodes->wanted && nodes->in_flight == 0 && g_queue_is_empty(nodes->writes);
+    return nodes->live >= nodes->wanted && answers_taken(nodes->answers);
+}
+
+static guint64 progress(gpointer data)
+{
+    const Nodes *nodes = data;
+
+    return nodes->live + answers_count(nodes->answers);
 }
 
 void nodes_wait_live(Nodes *nodes, guint n)
 {
     nodes->wanted = n;
-    bench_wait(all_answered, nodes, ANSWER_MS, "nodes have answered %u loads", n);
+    bench_wait_going(all_answered, progress, nodes, ANSWER_MS, "nodes have answered %u loads", n);
 }
 
 void nodes_free(Nodes *nodes)
 {
-    nodes_wait_live(nodes, 0);
     watch_free(nodes->watch);
-    if (nodes->idle != 0)
-        g_source_remove(nodes->idle);
-    g_queue_free_full(nodes->writes, (GDestroyNotify)write_free);
+    answers_free(nodes->answers);
     g_free(nodes);
 }

@@ -44,6 +44,20 @@ static double cold_start_s(const Cluster *cluster)
     return (double)took / G_USEC_PER_SEC;
 }
 
+static guint64 raw_range(const Cluster *cluster, gint64 page_keys, Samples *raws)
+{
+    const Process etcd = {.pid = etcd_process_pid(bench.etcd), .name = (char *)"etcd"};
+    gint64 cpu = process_cpu_ns(&etcd);
+    RawRange range = client_range(cluster->prefix, page_keys);
+
+    samples_add(raws, (double)range.took_us / G_USEC_PER_SEC);
+    bench_say("  %" G_GUINT64_FORMAT " keys, %" G_GUINT64_FORMAT
+              " bytes in pages of %" G_GINT64_FORMAT ": %.2f s, %.2f s of etcd's CPU",
+              range.keys, range.bytes, page_keys, (double)range.took_us / G_USEC_PER_SEC,
+              (double)(process_cpu_ns(&etcd) - cpu) / 1e9);
+    return range.keys;
+}
+
 static void start(Cluster *cluster, const char *row, const char *what, Aim aim,
                   const char *const *references)
 {
@@ -56,14 +70,8 @@ static void start(Cluster *cluster, const char *row, const char *what, Aim aim,
     for (guint p = 0; p < G_N_ELEMENTS(pages); p++)
         raws[p] = samples_new();
     for (guint round = 0; round < bench.sizes.start_rounds; round++) {
-        for (guint p = 0; p < G_N_ELEMENTS(pages); p++) {
-            RawRange range = client_range(cluster->prefix, pages[p]);
-            keys = range.keys;
-            samples_add(raws[p], (double)range.took_us / G_USEC_PER_SEC);
-            bench_say("  %" G_GUINT64_FORMAT " keys, %" G_GUINT64_FORMAT
-                      " bytes in pages of %" G_GINT64_FORMAT ": %.2f s",
-                      range.keys, range.bytes, pages[p], (double)range.took_us / G_USEC_PER_SEC);
-        }
+        for (guint p = 0; p < G_N_ELEMENTS(pages); p++)
+            keys = raw_range(cluster, pages[p], raws[p]);
         samples_add(starts, cold_start_s(cluster));
         bench_say("  cold start: %.2f s", g_array_index(starts, double, round));
     }

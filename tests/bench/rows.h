@@ -70,6 +70,21 @@ void row_permits(void);
 /* (p) */
 void row_partitions(void);
 
+/* ---- row_seeds.c ---- */
+
+/* (s), without etcd */
+void row_seeds(void);
+
+/* ---- row_seeds_etcd.c ---- */
+
+/* (t) */
+void row_seeds_etcd(void);
+
+/* ---- row_probes.c ---- */
+
+/* (n) */
+void row_probes(void);
+
 /* ---- row_kinds.c ---- */
 
 /* (m), without etcd; first of all, since this process's memory is measured. */

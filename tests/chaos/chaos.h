@@ -1,6 +1,6 @@
 /*
- * A chaos run: three etcd members, three managers and six cache agents as real processes, a real S3 server,
- * people and publishers at work all the time, and faults that a seed chooses. Afterwards everything must
+ * A chaos run: three etcd members, three managers, six cache agents and three crawl managers as real processes, a real
+ * S3 server, people and publishers at work all the time, and faults that a seed chooses. Afterwards everything must
  * come to rest, and etcd's complete history must be right.
  *
  *   main.c      arguments, the phases of a run, the table
@@ -13,6 +13,7 @@
  *   reader.c    reads from the agents what etcd says can be read there
  *   counts.c    how much happened
  *   bugs.c      planted bugs, which a run must find; planted.c is what has them
+ *   crawl.c     seeds, whose work leaves traces, and what those must say
  *   judge.c     what must be so at the end; the history itself is judged by tests/invariants
  *
  * All of it runs on the main loop of one thread; what blocks it blocks for a second or two at most.
@@ -27,8 +28,9 @@
 
 #define CHAOS_MEMBERS  3
 #define CHAOS_MANAGERS 3
-#define CHAOS_AGENTS   6
-#define CHAOS_MACHINES (CHAOS_MANAGERS + CHAOS_AGENTS)
+#define CHAOS_AGENTS   6 /* of the cache */
+#define CHAOS_CRAWLERS 3
+#define CHAOS_MACHINES (CHAOS_MANAGERS + CHAOS_AGENTS + CHAOS_CRAWLERS)
 #define CHAOS_ISLANDS  3
 #define CHAOS_BUCKET   "snapshots"
 #define CHAOS_LEASE_MS 5000
@@ -53,6 +55,8 @@ typedef struct Schedule Schedule;
     X(loaded_bytes, "bytes loaded", 4000000)               \
     X(evictions, "evictions", 5)                           \
     X(deletions, "snapshots whose data was deleted", 1)    \
+    X(seeds, "seeds that were begun", 12)                  \
+    X(handed, "seeds that went to another node", 3)        \
     X(registrations, "registrations of agents", 8)         \
     X(failovers, "changes of a controller's leader", 5)    \
     X(revisions, "revisions", 600)                         \
@@ -103,6 +107,7 @@ typedef struct {
     Chaos *chaos;
     gboolean manager;
     char *name;
+    const char *pool; /* NULL: a manager */
     const char *set, *zone;
     Island *island; /* NULL: on the loopback of all others */
     Link *etcd[CHAOS_MEMBERS], *s3;
@@ -201,6 +206,16 @@ void reader_stop(Reader *reader);
 /* What the mirror shows from now on is counted; of what comes and goes between two lists nothing. */
 void counts_begin(Chaos *chaos);
 void counts_end(Chaos *chaos);
+
+/* ---- seeds (crawl.c) ---- */
+
+/* The keys below desired/, and their values, of policies and seeds; NULL-ended pairs, static. */
+const char *const *crawl_keys(void);
+/* NULL: each seed is live on one node, those of a policy on the same one; else why not. g_free. */
+char *crawl_unrest(World *world);
+/* By the lines of their work: nobody had begun a seed, or one of its policy, before the last one on another node had
+ * ended. Counts; what is wrong is added to chaos->wrong. */
+void crawl_judge(Chaos *chaos);
 
 /* ---- the end (judge.c) ---- */
 

@@ -11,7 +11,7 @@ static gboolean is_live(const LhObject *object)
 
 static void count_item(Chaos *chaos, const LhObject *before, const LhObject *after)
 {
-    if (!is_live(before) && is_live(after)) {
+    if (!is_live(before) && is_live(after) && g_str_has_prefix(after->name, "cache/")) {
         chaos->counters.loads++;
         chaos->counters.loaded_bytes += (guint64)MAX(((const LhItem *)after)->bytes_done, 0);
     }
@@ -69,7 +69,8 @@ static void on_change(const LhObject *before, const LhObject *after, gpointer da
     } else if (object->kind == LH_KIND_NODE) {
         chaos->counters.registrations += before == NULL;
     } else if (object->kind == LH_KIND_ASSIGNMENT) {
-        chaos->counters.evictions += !is_eviction(before) && is_eviction(after);
+        chaos->counters.evictions += g_str_has_prefix(object->name, "cache/") &&
+                                     !is_eviction(before) && is_eviction(after);
     } else if (object->kind == LH_KIND_DELETION) {
         chaos->counters.deletions += !is_deleted(before) && is_deleted(after);
     } else if (object->kind == LH_KIND_LEADER) {

@@ -56,18 +56,25 @@ static GHashTable *wanted_replicas(World *world, char **why)
     return wanted;
 }
 
-static char *check_kind(World *world, LhKind kind, guint part, GHashTable *wanted)
+/* Those whose name begins with @prefix. */
+static char *check_kind(World *world, LhKind kind, const char *prefix, guint part,
+                        GHashTable *wanted)
 {
     g_autoptr(GPtrArray) all = lh_mirror_list(world->mirror, kind);
+    guint n = 0;
     for (guint i = 0; i < all->len; i++) {
         const LhObject *object = all->pdata[i];
         g_autofree char *name = lh_name_part(object->name, part);
+        if (!g_str_has_prefix(object->name, prefix)) {
+            continue;
+        }
+        n++;
         if (!g_hash_table_contains(wanted, name)) {
             return g_strdup_printf("%s %s is still there", lh_kind_info(kind)->name, object->name);
         }
     }
-    if (all->len != g_hash_table_size(wanted)) {
-        return g_strdup_printf("there are %u of kind %s, and %u are wanted", all->len,
+    if (n != g_hash_table_size(wanted)) {
+        return g_strdup_printf("there are %u of kind %s, and %u are wanted", n,
                                lh_kind_info(kind)->name, g_hash_table_size(wanted));
     }
     return NULL;
@@ -78,8 +85,8 @@ static char *check_replicas(Chaos *chaos)
     World *world = chaos->world;
     char *why = NULL;
     g_autoptr(GHashTable) wanted = wanted_replicas(world, &why);
-    if (wanted == NULL || (why = check_kind(world, LH_KIND_REPLICA, 0, wanted)) != NULL ||
-        (why = check_kind(world, LH_KIND_ASSIGNMENT, 2, wanted)) != NULL) {
+    if (wanted == NULL || (why = check_kind(world, LH_KIND_REPLICA, "", 0, wanted)) != NULL ||
+        (why = check_kind(world, LH_KIND_ASSIGNMENT, "cache/", 2, wanted)) != NULL) {
         return why;
     }
     guint live = world_live(world, NULL);
@@ -107,7 +114,9 @@ static char *check_up(Chaos *chaos)
         }
     }
     guint nodes = lh_mirror_count(chaos->world->mirror, LH_KIND_NODE);
-    return nodes == CHAOS_AGENTS ? NULL : g_strdup_printf("%u nodes are registered", nodes);
+    return nodes == CHAOS_AGENTS + CHAOS_CRAWLERS
+               ? NULL
+               : g_strdup_printf("%u nodes are registered", nodes);
 }
 
 /* Exactly one instance says that it leads @controller, and no plan has an op. Those that nothing but the fence stops
@@ -189,6 +198,9 @@ static gboolean is_at_rest(World *world, gpointer data)
     attend(rest);
     rest->why = check_replicas(chaos);
     if (rest->why == NULL) {
+        rest->why = crawl_unrest(world);
+    }
+    if (rest->why == NULL) {
         rest->why = check_up(chaos);
     }
     if (rest->why == NULL) {
@@ -259,6 +271,9 @@ void judge_history(Chaos *chaos)
     chaos->counters.revisions = result.commits;
     for (guint i = 0; i < INV_N_GROUPS; i++) {
         chaos->counters.checks += result.did[i];
+    }
+    if (result.did[INV_SEEDS] == 0) {
+        chaos_wrong(chaos, "the check of history has seen no seed loaded");
     }
     if (chaos->counters.deletions > 0 && result.did[INV_CLEANER] == 0) {
         chaos_wrong(chaos, "the check of history has seen no deletion");

@@ -346,6 +346,8 @@ void load_begin(Load *load)
               g_strdup("{\"spec\":{\"buffer\":\"0s\",\"reconcileInterval\":\"5s\","
                        "\"brakePercent\":100}}"),
               NULL);
+    write_key(load, "desired/settings/failure-detector",
+              g_strdup("{\"spec\":{\"probation\":\"3s\"}}"), NULL);
     write_key(load, "desired/services/" OLD_SERVICE,
               g_strdup("{\"spec\":{\"owner\":\"chaos\",\"retention\":\"1h\","
                        "\"cache\":{\"window\":\"10m\"}}}"),
@@ -353,6 +355,9 @@ void load_begin(Load *load)
     edit_settings(load);
     for (guint i = 0; i < SERVICES; i++) {
         put_service(load, i, windows[load->services[i].window]);
+    }
+    for (const char *const *key = crawl_keys(); *key != NULL; key += 2) {
+        write_key(load, key[0], g_strdup(key[1]), NULL);
     }
     world_poll(load->chaos->world, is_idle, load, "the first settings are written");
 }

@@ -4,6 +4,7 @@
  * report, or an exit code is a failure of the run.
  */
 #include "chaos.h"
+#include "tests/integration/lines.h"
 
 #include <signal.h>
 #include <string.h>
@@ -73,8 +74,13 @@ static void start(Machine *machine)
                   "--fault-no-leader-watch", NULL);
     } else {
         g_autofree char *data = g_build_filename(chaos->world->dir, machine->name, NULL);
-        add_words(argv, binary, "agent", "--pool", "cache", "--name", machine->name, "--data-dir",
-                  data, "--capacity", "1Gi", "--set", machine->set, "--zone", machine->zone, NULL);
+        add_words(argv, binary, "agent", "--pool", machine->pool, "--name", machine->name,
+                  "--data-dir", data, "--capacity", "1Gi", "--set", machine->set, "--zone",
+                  machine->zone, NULL);
+    }
+    if (machine->pool != NULL && strcmp(machine->pool, "manager") == 0) {
+        g_autofree char *exec = lines_exec(chaos->world->dir);
+        add_words(argv, "--exec", exec, NULL);
     }
     add_shared(argv, machine);
     g_ptr_array_add(argv, NULL);
@@ -85,12 +91,23 @@ static void start(Machine *machine)
 
 static void place(Chaos *chaos, Machine *machine, guint i)
 {
-    static const guint on_islands[CHAOS_ISLANDS] = {CHAOS_MANAGERS - 1, CHAOS_MACHINES - 1,
-                                                    CHAOS_MACHINES - 2};
-    guint number = i < CHAOS_MANAGERS ? i : i - CHAOS_MANAGERS;
+    static const struct {
+        const char *letter, *pool;
+        guint n;
+    } sorts[] = {{"m", NULL, CHAOS_MANAGERS},
+                 {"a", "cache", CHAOS_AGENTS},
+                 {"c", "manager", CHAOS_CRAWLERS}};
+    /* The last one of each sort. */
+    static const guint on_islands[CHAOS_ISLANDS] = {
+        CHAOS_MANAGERS - 1, CHAOS_MANAGERS + CHAOS_AGENTS - 1, CHAOS_MACHINES - 1};
+    guint number = i, sort = 0;
+    while (number >= sorts[sort].n) {
+        number -= sorts[sort++].n;
+    }
     machine->chaos = chaos;
-    machine->manager = i < CHAOS_MANAGERS;
-    machine->name = g_strdup_printf("%s-%u", machine->manager ? "m" : "a", number + 1);
+    machine->manager = sort == 0;
+    machine->pool = sorts[sort].pool;
+    machine->name = g_strdup_printf("%s-%u", sorts[sort].letter, number + 1);
     machine->set = number < 4 ? "default" : "second";
     machine->zone = number % 2 == 0 ? "z0" : "z1";
     for (guint j = 0; j < CHAOS_ISLANDS; j++) {

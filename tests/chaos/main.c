@@ -5,6 +5,7 @@
  *   begin → load and faults for so long → faults end → everything comes to rest → history is checked
  */
 #include "chaos.h"
+#include "tests/integration/lines.h"
 
 #include <glib-unix.h>
 #include <glib/gstdio.h>
@@ -230,6 +231,7 @@ static void survives_chaos(void **state)
         judge_rest(&chaos);
     }
     judge_history(&chaos);
+    crawl_judge(&chaos);
     counts_end(&chaos);
     fail_if_wrong();
     g_autofree char *lack = print_table();
@@ -301,6 +303,9 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(survives_chaos, begin, end)};
     char *why = NULL;
+    if (argc == 3 && strcmp(argv[1], "--lines") == 0) {
+        return lines_work(argv[2]);
+    }
     if (!read_options(argc, argv)) {
         return 2;
     }

@@ -45,6 +45,7 @@ struct Link {
     Net *net;
     int fd;
     guint16 port, server_port;
+    const char *server_address;
     guint place; /* in the poll array */
     GPtrArray *pairs;
     gint64 delay_us[2];
@@ -90,9 +91,9 @@ static void pair_free(gpointer data)
 }
 
 /* Blocks no longer than a connection on loopback takes. */
-static int connect_to(guint16 port)
+static int connect_to(const char *address, guint16 port)
 {
-    struct sockaddr_in in = address_of("127.0.0.1", port);
+    struct sockaddr_in in = address_of(address, port);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     g_assert(fd >= 0);
     if (connect(fd, (struct sockaddr *)&in, sizeof(in)) != 0) {
@@ -110,7 +111,7 @@ static void accept_one(Link *link)
         return;
     }
     link->touched += link->refuse;
-    int server = link->refuse ? -1 : connect_to(link->server_port);
+    int server = link->refuse ? -1 : connect_to(link->server_address, link->server_port);
     if (server < 0) {
         close(client);
         return;
@@ -382,6 +383,7 @@ Link *net_link(Net *net, const char *address, guint16 server_port)
     Link *link = g_new0(Link, 1);
     link->net = net;
     link->server_port = server_port;
+    link->server_address = "127.0.0.1";
     link->truncate = -1;
     link->pairs = g_ptr_array_new_with_free_func(pair_free);
     link->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -410,6 +412,14 @@ static void changed(Link *link)
 {
     wake(link->net);
     g_mutex_unlock(&link->net->lock);
+}
+
+void link_to(Link *link, const char *address, guint16 port)
+{
+    change(link);
+    link->server_address = address;
+    link->server_port = port;
+    changed(link);
 }
 
 void link_delay(Link *link, guint directions, gint64 ms)

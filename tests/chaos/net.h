@@ -30,6 +30,8 @@ void net_free(Net *net); /* and all its links; accepts NULL */
 /* From a free port of @address to @server_port of 127.0.0.1. The net owns it. */
 Link *net_link(Net *net, const char *address, guint16 server_port);
 guint16 link_port(const Link *link);
+/* To this address and port from now on; what is connected stays. @address lives as long as the link. */
+void link_to(Link *link, const char *address, guint16 port);
 
 void link_delay(Link *link, guint directions, gint64 ms);
 void link_hold(Link *link, guint directions);

@@ -101,6 +101,19 @@ static void real_restart(Driver *base)
     }
 }
 
+/* Not of a cluster. */
+static void real_back_up(Driver *base)
+{
+    g_autoptr(GError) error = NULL;
+    must_be(etcd_process_back_up(((RealDriver *)base)->process, &error), error);
+}
+
+static void real_restore(Driver *base)
+{
+    g_autoptr(GError) error = NULL;
+    must_be(etcd_process_restore(((RealDriver *)base)->process, &error), error);
+}
+
 static void real_set_nospace(Driver *base, gboolean on)
 {
     g_autoptr(GError) error = NULL;
@@ -191,6 +204,8 @@ int main(int argc, char **argv)
                                   .freeze = real_freeze,
                                   .thaw = real_thaw,
                                   .restart = real_restart,
+                                  .back_up = real_back_up,
+                                  .restore = real_restore,
                                   .set_nospace = real_set_nospace}};
     guint mode = 0;
     while (argc > 1 && strcmp(modes[mode].name, argv[1]) != 0) {

@@ -14,6 +14,7 @@ typedef struct {
     Driver driver;
     SimWorld *world;
     FakeEtcd *server;
+    FakeEtcdBackup *backup;
 } FakeDriver;
 
 static gboolean fake_run_until(Driver *base, Condition condition, gpointer data, gint64 within_ms)
@@ -59,6 +60,18 @@ static void fake_restart(Driver *base)
     fake_etcd_start(fake->server);
 }
 
+static void fake_back_up(Driver *base)
+{
+    FakeDriver *fake = (FakeDriver *)base;
+    fake_etcd_backup_free(fake->backup);
+    fake->backup = fake_etcd_backup(fake->server);
+}
+
+static void fake_restore(Driver *base)
+{
+    fake_etcd_restore(((FakeDriver *)base)->server, ((FakeDriver *)base)->backup);
+}
+
 static void fake_set_nospace(Driver *base, gboolean on)
 {
     fake_etcd_set_nospace(((FakeDriver *)base)->server, on, 0);
@@ -84,10 +97,13 @@ int main(int argc, char **argv)
                                   .freeze = fake_freeze,
                                   .thaw = fake_thaw,
                                   .restart = fake_restart,
+                                  .back_up = fake_back_up,
+                                  .restore = fake_restore,
                                   .set_nospace = fake_set_nospace}};
     lh_log_setup(LH_LOG_ERROR, LH_LOG_TEXT); /* lost leases are wanted here */
     int failed = suite_run(&fake.driver, "conformance-fake", NULL);
     lh_etcd_free(fake.driver.etcd);
+    fake_etcd_backup_free(fake.backup);
     fake_etcd_free(server);
     sim_world_free(world);
     return failed;

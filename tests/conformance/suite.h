@@ -32,6 +32,8 @@ struct Driver {
     void (*freeze)(Driver *driver);
     void (*thaw)(Driver *driver);
     void (*restart)(Driver *driver); /* kill -9 and start on the same data */
+    void (*back_up)(Driver *driver);
+    void (*restore)(Driver *driver); /* what was there at the last back_up */
     void (*set_nospace)(Driver *driver, gboolean on);
 };
 

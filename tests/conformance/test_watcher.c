@@ -10,6 +10,7 @@ typedef struct {
     GArray *revisions; /* mod_rev of each event */
     guint opened, interrupted, lost, progress;
     gint64 complete; /* all up to here */
+    guint64 content; /* of the last event */
     gint64 compact_revision;
 } Following;
 
@@ -31,6 +32,8 @@ static void on_events(const LhEtcdEvent *events, gsize n, gint64 at, gpointer da
         g_array_append_val(following->revisions, mod);
     }
     assert_true(n == 0 || events[n - 1].kv.mod_rev == at);
+    if (n > 0)
+        following->content = lh_watcher_content(&events[n - 1].kv);
     assert_true(at >= following->complete);
     following->complete = at;
 }
@@ -255,6 +258,67 @@ static void watcher_is_lost_when_the_revision_went_back(void **state)
     assert_int_equal(f->compact_revision, 0);
 }
 
+/* As the mirror does after a list, whose newest key was @witness. */
+static Following *follow_list(const char *witness, gint64 witness_rev, guint64 content)
+{
+    const LhWatcherOptions options = {.key = k("w/"),
+                                      .range_end = kend("w/"),
+                                      .start_revision = witness_rev + 1,
+                                      .listed = TRUE,
+                                      .witness = witness,
+                                      .witness_rev = witness_rev,
+                                      .witness_content = content};
+    Following *following = scratch(sizeof(Following));
+    following->revisions = g_array_new(FALSE, FALSE, sizeof(gint64));
+    at_end(unfollow, following);
+    following->watcher = lh_watcher_start(driver->env, driver->etcd, &options, &watcher_funcs,
+                                          following);
+    return following;
+}
+
+static void wait_until_it_answers(void)
+{
+    for (guint i = 0; i < 100; i++) {
+        if (get(k("w/a"), 0)->ok)
+            return;
+        let_pass(100);
+    }
+    fail_msg("etcd does not answer after its restoration");
+}
+
+/* An older store is put back, and goes on past the revision that was heard: the same cluster, the same key at
+ * the same revision, as often written as before; only its value is another. */
+static void watcher_is_lost_in_another_history(void **state)
+{
+    put(k("w/a"), "0");
+    driver->back_up(driver);
+    wait_until_it_answers();
+    Following *before = follow(0, 0, 0);
+    wait_for(is_opened, before);
+    gint64 heard = put(k("w/a"), "one");
+    guint64 cluster = get(k("w/a"), 0)->header.cluster_id;
+    wait_revision(before, heard);
+    Following *same = follow_list(k("w/a"), heard, before->content);
+    wait_for(is_opened, same);
+    assert_int_equal(same->lost, 0);
+    lh_watcher_free(before->watcher);
+    lh_watcher_free(same->watcher);
+    before->watcher = same->watcher = NULL;
+
+    driver->restore(driver);
+    wait_until_it_answers();
+    assert_int_equal(put(k("w/a"), "two"), heard);
+    put(k("w/b"), "three");
+    Answer *now = get(k("w/a"), heard);
+    assert_int_equal(now->header.cluster_id, cluster);
+    assert_int_equal(now->kvs[0].mod_rev, heard);
+    Following *other = follow_list(k("w/a"), heard, before->content);
+    wait_for(is_lost, other);
+    assert_int_equal(other->compact_revision, 0);
+    assert_int_equal(other->opened, 0);
+    assert_int_equal(other->revisions->len, 0);
+}
+
 const struct CMUnitTest watcher_tests[] = {
     TEST(watcher_from_now),
     TEST(watcher_from_history),
@@ -265,5 +329,6 @@ const struct CMUnitTest watcher_tests[] = {
     TEST(watcher_is_lost_when_compacted),
     TEST(watcher_is_lost_in_another_cluster),
     TEST(watcher_is_lost_when_the_revision_went_back),
+    TEST(watcher_is_lost_in_another_history),
     NO_MORE_TESTS,
 };

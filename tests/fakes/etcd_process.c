@@ -509,6 +509,30 @@ gboolean etcd_process_restart_empty(EtcdProcess *etcd, GError **error)
     return launch(etcd, error);
 }
 
+static gboolean copy_tree(const EtcdProcess *etcd, const char *from, const char *to, GError **error)
+{
+    g_autofree char *source = g_build_filename(etcd->dir, from, NULL);
+    g_autofree char *target = g_build_filename(etcd->dir, to, NULL);
+    const char *const argv[] = {"cp", "-a", "--", source, target, NULL};
+    gint status = 0;
+    remove_tree(target);
+    return g_spawn_sync(NULL, (char **)(guintptr)argv, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, NULL,
+                        NULL, &status, error) &&
+           g_spawn_check_wait_status(status, error);
+}
+
+gboolean etcd_process_back_up(EtcdProcess *etcd, GError **error)
+{
+    etcd_process_stop(etcd);
+    return copy_tree(etcd, "data", "backup", error) && launch(etcd, error);
+}
+
+gboolean etcd_process_restore(EtcdProcess *etcd, GError **error)
+{
+    etcd_process_kill(etcd);
+    return copy_tree(etcd, "backup", "data", error) && launch(etcd, error);
+}
+
 gboolean etcd_process_rejoin(EtcdProcess *etcd, GError **error)
 {
     g_autofree char *data = g_build_filename(etcd->dir, "data", NULL);

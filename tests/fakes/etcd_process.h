@@ -42,6 +42,10 @@ void etcd_process_thaw(EtcdProcess *etcd);   /* SIGCONT */
 gboolean etcd_process_restart(EtcdProcess *etcd, GError **error);
 /* Wipes the data first: another cluster on the same port. */
 gboolean etcd_process_restart_empty(EtcdProcess *etcd, GError **error);
+/* Stops it, keeps a copy of its data (of the last time only), and starts it again. */
+gboolean etcd_process_back_up(EtcdProcess *etcd, GError **error);
+/* Puts that copy in place of its data: the same cluster and member ids, and an older revision. */
+gboolean etcd_process_restore(EtcdProcess *etcd, GError **error);
 
 gboolean etcd_process_compact(EtcdProcess *etcd, gint64 revision, GError **error);
 gboolean etcd_process_set_nospace(EtcdProcess *etcd, gboolean on, GError **error);

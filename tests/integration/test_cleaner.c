@@ -101,6 +101,11 @@ static gboolean brake_says(World *world, gpointer words)
            strstr(brake->message, words) != NULL;
 }
 
+static gboolean marked(World *world, gpointer data)
+{
+    return file_is_there(world, ".leasehold");
+}
+
 static gboolean no_brake(World *world, gpointer data)
 {
     return world_get(world, LH_KIND_BRAKE, "snapshot-cleaner") == NULL;
@@ -465,6 +470,50 @@ static void an_empty_listing_holds_everything(void **state)
     assert_true(file_is_there(world, "kept-00"));
 }
 
+static int setup_tls(void **state)
+{
+    *state = world_new_with(&(WorldOptions){.tls = TRUE});
+    return 0;
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    g_autofree char *text = NULL;
+    assert_true(g_file_get_contents(from, &text, NULL, NULL));
+    assert_true(g_file_set_contents(to, text, -1, NULL));
+}
+
+/* etcd's clock is asked over TLS with etcd's own authority, which is read anew each time. With another one
+ * there is no clock, and nothing goes by ours alone. */
+static void a_clock_that_is_not_trusted_holds_everything(void **state)
+{
+    World *world = *state;
+    guint none = 0;
+    g_auto(CertFiles) other = certs_authority(world->certs, "other-ca");
+    g_autofree char *good = g_build_filename(world->certs, "good.crt", NULL);
+    const char *why = "unable to get local issuer certificate";
+    copy_file(world->ca.cert, good);
+    put_settings(world, "");
+    put_service(world, "old", "10m", "1h");
+    Proc *manager = manager_on_files(world, "manager");
+    world_poll(world, marked, NULL, "the root is taken");
+    copy_file(other.cert, world->ca.cert);
+    publish_old(world, "old", 3);
+    world_wait(world, brake_says, (gpointer) "etcd's clock cannot be read", "the cleaner holds");
+    Said reason = {manager, why};
+    world_poll(world, proc_has_said, &reason, "the log says why");
+    g_autofree char *log = proc_log(manager);
+    const char *line = strstr(log, "errand failed");
+    assert_non_null(line);
+    assert_non_null(g_strstr_len(line, (gssize)strcspn(line, "\n"), why));
+    assert_int_equal(lh_mirror_count(world->mirror, LH_KIND_DELETION), 0);
+    assert_true(file_is_there(world, "old-00"));
+    copy_file(good, world->ca.cert);
+    gboolean gone = world_until(world, snapshots_are, &none, 2 * WAIT_MS);
+    assert_true(gone);
+    assert_int_equal(check_order(world), 3);
+}
+
 static gboolean is_kept(World *world, gpointer data)
 {
     const LhCondition *condition = world_condition(world, "snapshots/old-00/snapshot-cleaner",
@@ -565,8 +614,11 @@ int main(void)
         STORY(the_brake_holds_until_it_is_confirmed),
         STORY(a_foreign_marker_holds_everything),
         STORY(an_empty_listing_holds_everything),
+        cmocka_unit_test_setup_teardown(a_clock_that_is_not_trusted_holds_everything, setup_tls,
+                                        world_teardown),
         STORY(a_dry_run_says_and_deletes_nothing),
         STORY(without_roots_nothing_goes),
     };
+    cmocka_set_test_filter(g_getenv("LEASEHOLD_TEST_ONLY"));
     return cmocka_run_group_tests_name("integration-cleaner", tests, start_swift, stop_swift);
 }

@@ -66,6 +66,19 @@ static void check_items(Proc *dev)
     }
 }
 
+/* Nothing is wrong with it, and nothing asks to be confirmed. */
+static void check_brakes(Proc *dev)
+{
+    g_autofree char *log = proc_log(dev);
+    const char *at = strstr(log, "http://127.0.0.1:");
+    assert_non_null(at);
+    g_autofree char *base = g_strndup(at, strcspn(at, " \n"));
+    g_autofree char *url = g_strconcat(base, "/v1/brakes", NULL);
+    g_autoptr(Reply) brakes = http_send("GET", url, NULL, NULL);
+    reply_must(brakes, 200);
+    assert_int_equal(cJSON_GetArraySize(json_at(brakes->json, "items")), 0);
+}
+
 static void ctrl_c_leaves_nothing_behind(void **state)
 {
     World *world = *state;
@@ -73,6 +86,7 @@ static void ctrl_c_leaves_nothing_behind(void **state)
     g_autofree char *data_dir = data_dir_of(dev);
     assert_true(g_file_test(data_dir, G_FILE_TEST_IS_DIR));
     check_items(dev);
+    check_brakes(dev);
     check_processes(world);
     g_subprocess_send_signal(dev->process, SIGINT);
     assert_int_equal(proc_wait(dev), 0);

@@ -728,67 +728,117 @@ static gboolean all_retired(World *world, gpointer data)
     return lh_mirror_count(world->mirror, LH_KIND_SNAPSHOT) == 0;
 }
 
-/* Cut off by a network that keeps what it sends, and delivers it much later: no deletion goes to the object
- * store once another leads, and no write of it is taken. */
-static void a_leader_is_cut_off(void **state)
-{
-    World *world = *state;
-    S3Faults *store = s3_faults_new();
-    Net *net = net_new();
-    Link *etcd, *slow = net_link(net, "127.0.0.1", s3_faults_port(store));
-    Link *quick = net_link(net, "127.0.0.1", s3_faults_port(store));
-    g_autofree char *endpoint = link_to_etcd(world, net, "127.0.0.1", &etcd);
-    Leading leading = {.store = store, .next = "m-1"};
-    gint64 takeover = 0;
+/* Two managers, of which the first has begun to delete, a few objects at a time. */
+typedef struct {
+    Net *net;
+    S3Faults *store;
+    Link *etcd; /* the first one's */
+    Proc *first, *second;
+    Leading leading;
+} Deleting;
 
-    leading.host = g_strdup_printf("127.0.0.1:%u", link_port(slow));
+static void begin_deleting(World *world, Deleting *d)
+{
+    *d = (Deleting){.net = net_new(), .store = s3_faults_new()};
+    Link *slow = net_link(d->net, "127.0.0.1", s3_faults_port(d->store));
+    Link *quick = net_link(d->net, "127.0.0.1", s3_faults_port(d->store));
+    g_autofree char *endpoint = link_to_etcd(world, d->net, "127.0.0.1", &d->etcd);
+
+    d->leading = (Leading){.store = d->store, .next = "m-1"};
+    d->leading.host = g_strdup_printf("127.0.0.1:%u", link_port(slow));
     world_put(world, "desired/settings/" CLEANER,
               "{\"spec\":{\"buffer\":\"0s\",\"brakePercent\":100,\"deletesPerSecond\":100}}");
     world_put(world, "desired/services/x",
               "{\"spec\":{\"owner\":\"a\",\"retention\":\"10m\",\"cache\":{\"window\":\"5m\"}}}");
     world->access.endpoints = endpoint;
-    Proc *first = cleaning(world, "m-1", slow);
+    d->first = cleaning(world, "m-1", slow);
     world->access.endpoints = world->endpoints;
-    world_wait(world, next_leads, &leading, "m-1 leads");
-    world_poll(world, is_marked, store, "the root is taken");
-    leading.next = "m-2";
-    Proc *second = cleaning(world, "m-2", quick);
+    world_wait(world, next_leads, &d->leading, "m-1 leads");
+    world_poll(world, is_marked, d->store, "the root is taken");
+    d->leading.next = "m-2";
+    d->second = cleaning(world, "m-2", quick);
     link_delay(slow, LINK_TO_CLIENT, ROUND_MS);
-    publish_objects(world, store, "few", FEW);
-    publish_objects(world, store, "big", BIG);
-    world_poll(world, deletes, &leading, "m-1 deletes data");
-    link_hold(etcd, LINK_BOTH);
-    gint64 cut_us = boottime_us();
-    world_poll(world, next_leads, &leading, "m-2 leads");
+    publish_objects(world, d->store, "few", FEW);
+    publish_objects(world, d->store, "big", BIG);
+    world_poll(world, deletes, &d->leading, "m-1 deletes data");
+}
+
+/* The second one leads and does the rest, and the first one, which is cut off or stopped since @lost_us, has
+ * deleted nothing since then; *@before: how much before. Returns when. */
+static gint64 goes_over(World *world, Deleting *d, gint64 lost_us, guint *before)
+{
+    world_poll(world, next_leads, &d->leading, "m-2 leads");
     gint64 led_us = boottime_us();
-    guint before = leading.deletions;
+    *before = d->leading.deletions;
     print_message(
-        "# leader: %u deletions, the last %.1f ms after the cut; the next one leads %.1f ms "
+        "# leader: %u deletions, the last %.1f ms after the loss; the next one leads %.1f ms "
         "after it\n",
-        before, (double)(leading.last_us - cut_us) / 1e3, (double)(led_us - cut_us) / 1e3);
-    assert_true(before > 0);
-    assert_true(before < BIG + FEW);
-    assert_true(leading.last_us < led_us);
-    assert_true(link_touched(etcd) > 0);
-    world_wait(world, all_retired, NULL, "m-2 has deleted the rest");
-    /* Still cut: nothing but its own clock has told it. Three of its rounds of deletions. */
-    led_us += 3 * ROUND_MS * 1000;
-    world_poll(world, time_is_up, &led_us, "m-1 could have gone on");
-    assert_int_equal(deletions_of(store, leading.host), before);
-    link_heal(etcd);
-    Said again = {first, "lease lost"};
+        *before, (double)(d->leading.last_us - lost_us) / 1e3, (double)(led_us - lost_us) / 1e3);
+    assert_true(*before > 0);
+    assert_true(*before < BIG + FEW);
+    assert_true(d->leading.last_us < led_us);
+    return led_us;
+}
+
+static void end_deleting(World *world, Deleting *d)
+{
+    gint64 takeover = 0;
+    Said again = {d->first, "lease lost"};
+
     world_poll(world, proc_has_said, &again, "m-1 hears that its lease is gone");
     g_autofree char *wrong = history_no_writes_of(world, CLEANER, "m-1", &takeover);
     if (wrong != NULL)
         world_fail(world, "%s", wrong);
     assert_true(takeover > 0);
+    assert_int_equal(proc_stop(d->first), 0);
+    assert_int_equal(proc_stop(d->second), 0);
+    net_free(d->net);
+    s3_faults_free(d->store);
+    g_free(d->leading.host);
+}
+
+/* Cut off by a network that keeps what it sends, and delivers it much later: no deletion goes to the object
+ * store once another leads, and no write of it is taken. */
+static void a_leader_is_cut_off(void **state)
+{
+    World *world = *state;
+    Deleting d;
+    guint before;
+
+    begin_deleting(world, &d);
+    link_hold(d.etcd, LINK_BOTH);
+    gint64 led_us = goes_over(world, &d, boottime_us(), &before);
+    assert_true(link_touched(d.etcd) > 0);
+    world_wait(world, all_retired, NULL, "m-2 has deleted the rest");
+    /* Still cut: nothing but its own clock has told it. Three of its rounds of deletions. */
+    led_us += 3 * ROUND_MS * 1000;
+    world_poll(world, time_is_up, &led_us, "m-1 could have gone on");
+    assert_int_equal(deletions_of(d.store, d.leading.host), before);
+    link_heal(d.etcd);
     /* What it wrote of that into the cut came, and was refused. */
-    assert_int_equal(proc_logged(first, "errand=delete.few"), 1);
-    assert_int_equal(proc_stop(first), 0);
-    assert_int_equal(proc_stop(second), 0);
-    net_free(net);
-    s3_faults_free(store);
-    g_free(leading.host);
+    Said again = {d.first, "lease lost"};
+    world_poll(world, proc_has_said, &again, "m-1 hears that its lease is gone");
+    assert_int_equal(proc_logged(d.first, "errand=delete.few"), 1);
+    end_deleting(world, &d);
+}
+
+/* Stopped in the middle of it, past its lease: when it wakes, its threads are as far as its loop, and each of
+ * them asks the clock alone before it sends a deletion. */
+static void a_leader_is_stopped(void **state)
+{
+    World *world = *state;
+    Deleting d;
+    guint before;
+
+    begin_deleting(world, &d);
+    kill(proc_pid(d.first), SIGSTOP);
+    gint64 led_us = goes_over(world, &d, boottime_us(), &before);
+    kill(proc_pid(d.first), SIGCONT);
+    led_us = boottime_us() + 3 * ROUND_MS * 1000;
+    world_poll(world, time_is_up, &led_us, "m-1 could have gone on");
+    assert_int_equal(deletions_of(d.store, d.leading.host), before);
+    world_wait(world, all_retired, NULL, "m-2 has deleted the rest");
+    end_deleting(world, &d);
 }
 
 int main(int argc, char **argv)
@@ -799,6 +849,7 @@ int main(int argc, char **argv)
                                         world_teardown),
         cmocka_unit_test_setup_teardown(a_cache_node_serves_on, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(a_leader_is_cut_off, world_setup, world_teardown),
+        cmocka_unit_test_setup_teardown(a_leader_is_stopped, world_setup, world_teardown),
     };
     char *why = NULL;
     int failed;
@@ -807,6 +858,7 @@ int main(int argc, char **argv)
         return work(argv[2]);
     if (!islands_begin(2, &why))
         no_islands = why;
+    cmocka_set_test_filter(g_getenv("LEASEHOLD_TEST_ONLY"));
     failed = cmocka_run_group_tests_name("fencing", tests, NULL, NULL);
     islands_end();
     g_free(why);

@@ -69,10 +69,9 @@ typedef enum {
 typedef struct {
     const LhCompare *compares; /* of the transaction */
     gsize n_compares;
-    const char *client;     /* which process sent it: "manager-1#3" */
-    const char *host;       /* the machine that it runs on */
-    gboolean unaware;       /* it has not heard yet that etcd was restored */
-    gint64 clock_jumped_ms; /* when its machine's clock jumped last, as now_ms */
+    const char *client; /* which process sent it: "manager-1#3" */
+    const char *host;   /* the machine that it runs on */
+    gboolean unaware;   /* it has not heard yet that etcd was restored */
 } InvFacts;
 
 typedef struct {
@@ -112,6 +111,7 @@ typedef struct {
     X(evicted, "assignments ended by an answer")         \
     X(taken_back, "loads taken back")                    \
     X(moved_away, "copies ended by a drain")             \
+    X(moved_failing, "copies ended by a node's failure") \
     X(lost, "assignments ended by a lost node")          \
     X(restored, "restored replicas created")             \
     X(restore_expiries, "expiries of restored ones set") \
@@ -135,6 +135,11 @@ typedef struct {
     gint64 ms;
     guint n;
 } InvCount;
+
+typedef struct {
+    gint64 ms;
+    char node[384]; /* "<pool>/<node>" */
+} InvMark;
 
 /* What is assigned to a node name, regular and restored apart. */
 typedef struct {
@@ -170,6 +175,12 @@ typedef struct {
     GArray *ordered_ms;      /* gint64: evictions outside a confirmed Brake */
     GArray *deleted_ms;      /* gint64: Deletions decided outside a confirmed Brake */
     GArray *assigned;        /* InvCount of assignments, lately */
+    GArray *marks;           /* InvMark: nodes condemned by probes, lately */
+    GHashTable *said_ms; /* "<pool>/<node>" → gint64, since when its NodeHealth says what it says */
+    GHashTable
+        *moved_ms; /* pool → gint64, when its nodes, or what there is to hold, changed last */
+    GHashTable *large_ms; /* pool → gint64, since when it has four nodes and more */
+    gint64 condoned_ms;   /* when a confirmed Brake of failure-detector was last there */
     gint64 least_grace_ms, least_reserve, most_reserve, least_stuck_ms;
     InvCounters counters;
     guint64 did[INV_N_GROUPS];     /* judged */
@@ -235,7 +246,7 @@ const LhAccepted *inv_restore(const Inv *inv, const char *restore);
 /* Whether the Restore asks for @snapshot, as far as service, time and names say. */
 gboolean inv_restore_asks(const LhAccepted *restore, const LhSnapshot *snapshot);
 
-/* It orders away one of several copies of a cache replica, for a drain that is done or undone. */
+/* It orders away one of several copies of a cache replica, for a drain or a node's failure that is done or undone. */
 gboolean inv_is_move(const InvChange *change);
 
 /* ---- for groups ---- */

@@ -1,7 +1,8 @@
 /*
- * A replica that leaves a drained node: a second load of it is ordered only while a node that holds it is
- * drained; and what ends one of two copies that is wanted finds the other live, on a registered node, and
- * compares that it still is. So a drain never makes what is live less.
+ * A replica that leaves a node which is drained, or in failure (onFailure: evict): a second load of it is
+ * ordered only while a node that holds it, or one in failure that should evict it, is left so; and what ends one of two copies that is wanted finds
+ * the other live, on a registered node that is not in failure, and compares that it still is. So neither
+ * makes what is live less.
  */
 #include "invariants.h"
 
@@ -26,6 +27,34 @@ static gboolean is_drained(const Inv *inv, const char *host)
     return policy != NULL && policy->drain;
 }
 
+static const LhObject *health_of(const Inv *inv, const char *node, char **name)
+{
+    *name = g_strconcat(INV_POOL "/", node, NULL);
+    return inv_get(inv, LH_KIND_HEALTH, *name);
+}
+
+static gboolean is_in_failure(const Inv *inv, const char *node)
+{
+    g_autofree char *name = NULL;
+    const LhHealth *health = (const LhHealth *)health_of(inv, node, &name);
+    return health != NULL && lh_object_known(&health->o) && health->state == LH_HEALTH_FAILURE;
+}
+
+/* What it has shall go. */
+static gboolean is_failing(const Inv *inv, const char *node)
+{
+    const LhObject *accepted = inv_get(inv, LH_KIND_ACCEPTED, "settings/failure-detector");
+    const LhSettings *settings = accepted == NULL ? lh_settings_default("failure-detector")
+                                                  : lh_accepted_spec(accepted, LH_KIND_SETTINGS);
+    return is_in_failure(inv, node) && settings != NULL && !settings->paused &&
+           settings->on_failure == LH_ON_FAILURE_EVICT;
+}
+
+static gboolean is_left(const Inv *inv, const InvPlace *place)
+{
+    return is_drained(inv, place->host) || is_failing(inv, place->node);
+}
+
 /* ---- one copy ends; the model is as it was before ---- */
 
 /* It is a live copy, by what its node says of this very order. */
@@ -40,16 +69,20 @@ static gboolean is_live(const Inv *inv, const char *name)
 static gboolean stays(Inv *inv, const InvCommit *commit, const InvPlace *target, const char *name)
 {
     g_auto(InvPlace) place = {0};
+    g_autofree char *health_name = NULL;
     if (!inv_place(name, &place) || strcmp(place.host, target->host) == 0 || !is_live(inv, name) ||
-        inv_node(inv, place.node) == NULL)
+        inv_node(inv, place.node) == NULL || is_in_failure(inv, place.node))
         return FALSE;
-    if (is_drained(inv, place.host) && !is_drained(inv, target->host))
+    if (is_left(inv, &place) && !is_left(inv, target))
         return FALSE;
+    const LhObject *health = health_of(inv, place.node, &health_name);
     const LhObject *node = inv_node(inv, place.node);
     return inv_relied_on(inv, INV_DRAIN, commit, LH_KIND_ASSIGNMENT, name,
                          inv_get(inv, LH_KIND_ASSIGNMENT, name)->mod_rev) &&
            inv_relied_on(inv, INV_DRAIN, commit, LH_KIND_ITEM, name,
                          inv_get(inv, LH_KIND_ITEM, name)->mod_rev) &&
+           inv_relied_on(inv, INV_DRAIN, commit, LH_KIND_HEALTH, health_name,
+                         health == NULL ? 0 : health->mod_rev) &&
            inv_relied_on(inv, INV_DRAIN, commit, LH_KIND_NODE, node->name, node->mod_rev);
 }
 
@@ -57,8 +90,9 @@ static void check_end(Inv *inv, const InvCommit *commit, const InvChange *change
 {
     g_auto(InvPlace) place = {0};
     const char *why = "";
-    gboolean any = FALSE;
-    inv->counters.moved_away++;
+    const char *rule = ((const LhAssignment *)change->after)->rule;
+    gboolean any = FALSE, failing = g_strcmp0(rule, "node-in-failure") == 0;
+    *(failing ? &inv->counters.moved_failing : &inv->counters.moved_away) += 1;
     inv_did(inv, INV_DRAIN);
     if (!inv_place(change->name, &place))
         return;
@@ -69,7 +103,10 @@ static void check_end(Inv *inv, const InvCommit *commit, const InvChange *change
     if (!any)
         inv_fail(inv, INV_DRAIN,
                  "%s is ordered away as %s, but no other live copy was seen and compared",
-                 change->key, ((const LhAssignment *)change->after)->rule);
+                 change->key, rule);
+    if (failing && !is_failing(inv, place.node))
+        inv_fail(inv, INV_DRAIN, "%s is ordered away as %s, which its node is not", change->key,
+                 rule);
     if (inv_want(inv, place.item, inv_get(inv, LH_KIND_REPLICA, place.item), inv->wall_ms, &why) ==
         INV_UNDECIDED)
         inv_fail(inv, INV_DRAIN, "%s is ordered away, but %s", change->key, why);
@@ -109,18 +146,23 @@ static void check_second(Inv *inv, const InvCommit *commit, const InvChange *cha
     inv_did(inv, INV_DRAIN);
     for (guint i = 0; names != NULL && i < names->len; i++) {
         g_auto(InvPlace) other = {0};
-        g_autofree char *policy_name = NULL;
+        g_autofree char *policy_name = NULL, *health_name = NULL;
         if (strcmp(names->pdata[i], change->name) == 0 || !inv_place(names->pdata[i], &other))
             continue;
         other_name = names->pdata[i];
-        if (!is_load(inv_get(inv, LH_KIND_ASSIGNMENT, other_name)) || !is_drained(inv, other.host))
-            continue;
+        gboolean load = is_load(inv_get(inv, LH_KIND_ASSIGNMENT, other_name));
         const LhObject *policy = policy_of(inv, other.host, &policy_name);
-        if (inv_relied_on(inv, INV_DRAIN, commit, LH_KIND_ACCEPTED, policy_name, policy->mod_rev))
+        const LhObject *health = health_of(inv, other.node, &health_name);
+        if (load && is_drained(inv, other.host) &&
+            inv_relied_on(inv, INV_DRAIN, commit, LH_KIND_ACCEPTED, policy_name, policy->mod_rev))
+            return;
+        if (is_failing(inv, other.node) &&
+            inv_relied_on(inv, INV_DRAIN, commit, LH_KIND_HEALTH, health_name, health->mod_rev))
             return;
     }
     if (other_name != NULL)
-        inv_fail(inv, INV_DRAIN, "%s is assigned twice: %s and %s, which no drain moves",
+        inv_fail(inv, INV_DRAIN,
+                 "%s is assigned twice: %s and %s, which neither drain nor failure moves",
                  place.item, change->name, other_name);
 }
 

@@ -160,8 +160,8 @@ static void on_commit(Inv *inv, const InvCommit *commit)
 {
     for (guint i = 0; i < commit->n && commit->by == INV_BY_MANAGER; i++) {
         const InvChange *change = &commit->changes[i];
-        if (!change->event->is_delete || change->before == NULL)
-            continue;
+        if (!change->event->is_delete || change->before == NULL || commit->by_lease)
+            continue; /* a lease that failure-detector revoked takes the node's own keys with it */
         if (change->kind == LH_KIND_ASSIGNMENT && !inv_is_cache(change->name))
             check_end(inv, commit, change);
         else if (change->kind == LH_KIND_RECOVERYTASK)

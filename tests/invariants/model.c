@@ -38,6 +38,11 @@ void inv_init(Inv *inv, const InvOptions *options)
         .ordered_ms = g_array_new(FALSE, FALSE, sizeof(gint64)),
         .deleted_ms = g_array_new(FALSE, FALSE, sizeof(gint64)),
         .assigned = g_array_new(FALSE, FALSE, sizeof(InvCount)),
+        .marks = g_array_new(FALSE, FALSE, sizeof(InvMark)),
+        .said_ms = table_of(g_free),
+        .moved_ms = table_of(g_free),
+        .large_ms = table_of(g_free),
+        .condoned_ms = G_MININT64 / 2,
         .least_grace_ms = settings->failure_grace_ms,
         .first_live = table_of(g_free),
         .created = table_of(NULL),
@@ -56,10 +61,10 @@ void inv_init(Inv *inv, const InvOptions *options)
 
 void inv_clear(Inv *inv)
 {
-    GHashTable *tables[] = {inv->hosts, inv->items,    inv->pairs,      inv->bytes,
-                            inv->sizes, inv->uris,     inv->gone_ms,    inv->cordoned_ms,
-                            inv->ids,   inv->epochs,   inv->first_live, inv->created,
-                            inv->left,  inv->edited_ms};
+    GHashTable *tables[] = {
+        inv->hosts,   inv->items,       inv->pairs,   inv->bytes,    inv->sizes,      inv->uris,
+        inv->gone_ms, inv->cordoned_ms, inv->ids,     inv->epochs,   inv->first_live, inv->created,
+        inv->left,    inv->edited_ms,   inv->said_ms, inv->moved_ms, inv->large_ms};
     for (guint kind = 0; kind < LH_N_KINDS; kind++)
         g_hash_table_unref(inv->kinds[kind]);
     for (guint i = 0; i < G_N_ELEMENTS(tables); i++)
@@ -67,6 +72,7 @@ void inv_clear(Inv *inv)
     g_array_unref(inv->ordered_ms);
     g_array_unref(inv->deleted_ms);
     g_array_unref(inv->assigned);
+    g_array_unref(inv->marks);
 }
 
 /* ---- what a commit means beyond the objects ---- */
@@ -343,7 +349,8 @@ void inv_restored(Inv *inv, gint64 now_ms, gint64 wall_ms)
 {
     GHashTable *tables[] = {inv->hosts,      inv->items,   inv->pairs,       inv->bytes,
                             inv->uris,       inv->gone_ms, inv->cordoned_ms, inv->ids,
-                            inv->first_live, inv->created, inv->left};
+                            inv->first_live, inv->created, inv->left,        inv->said_ms,
+                            inv->moved_ms,   inv->large_ms};
     inv->now_ms = now_ms;
     inv->wall_ms = wall_ms;
     for (guint kind = 0; kind < LH_N_KINDS; kind++)
@@ -352,6 +359,7 @@ void inv_restored(Inv *inv, gint64 now_ms, gint64 wall_ms)
         g_hash_table_remove_all(tables[i]);
     g_array_set_size(inv->ordered_ms, 0);
     g_array_set_size(inv->deleted_ms, 0);
+    g_array_set_size(inv->marks, 0);
 }
 
 InvChange inv_restored_key(Inv *inv, const LhKv *kv)

@@ -157,7 +157,8 @@ gboolean inv_is_move(const InvChange *change)
     return change->kind == LH_KIND_ASSIGNMENT && after != NULL && lh_object_known(&after->o) &&
            inv_is_cache(change->name) && after->action == LH_ACTION_EVICT &&
            g_strcmp0(after->controller, "cache-evictor") == 0 &&
-           (g_strcmp0(after->rule, "drained") == 0 || g_strcmp0(after->rule, "doubled") == 0);
+           (g_strcmp0(after->rule, "drained") == 0 || g_strcmp0(after->rule, "doubled") == 0 ||
+            g_strcmp0(after->rule, "node-in-failure") == 0);
 }
 
 /* Whether a Deletion of another snapshot holds what @uri equals, contains or lies in, or a decided Orphan what it

@@ -43,6 +43,7 @@ typedef struct SimWork SimWork;
 typedef struct SimRecovery SimRecovery;
 typedef struct SimCrawl SimCrawl;
 typedef struct SimGrants SimGrants;
+typedef struct SimProbes SimProbes;
 typedef struct SimSeeds SimSeeds;
 
 /* What can be switched off in a run, besides single occurrences. */
@@ -139,6 +140,8 @@ typedef struct {
     X(cordons, "cordons", 88)                                    \
     X(drains, "drains", 150)                                     \
     X(moved_away, "copies ended by a drain", 50)                 \
+    X(errors, "nodes that said they are in error", 100)          \
+    X(moved_failing, "copies ended by a node's failure", 20)     \
     X(settled_drained, "nodes drained in the end", 5)            \
     X(confirmations, "brakes confirmed", 130)                    \
     X(restored_brakes, "brakes for a restored etcd", 1)          \
@@ -192,6 +195,14 @@ typedef struct {
     X(restore_extended, "restored replicas extended", 25)        \
     X(restores_refused, "restores refused", 55)                  \
     X(restores_completed, "restores completed", 450)             \
+    X(probes, "probes", 100000)                                  \
+    X(probes_missed, "probes missed", 1000)                      \
+    X(ills, "nodes that fell ill", 100)                          \
+    X(probes_cut, "managers cut off from nodes", 100)            \
+    X(marked, "nodes condemned by probes", 50)                   \
+    X(on_probation, "nodes on probation", 50)                    \
+    X(off_probation, "nodes clean through probation", 20)        \
+    X(revoked, "leases to be revoked", 20)                       \
     X(steps, "steps", 730000)                                    \
     X(simulated_s, "simulated seconds", 13000)
 
@@ -270,6 +281,17 @@ typedef enum { SIM_DOWN, SIM_UP, SIM_STOPPING } SimState;
 
 #define SIM_BRAKES 2
 
+/* How a node answers its probes. */
+typedef enum {
+    SIM_WELL,
+    SIM_HANGS,
+    SIM_ERROR,
+    SIM_GARBAGE,
+    SIM_REFUSES,
+    SIM_FLAPS,
+    SIM_N_ILLS,
+} SimIll;
+
 typedef struct SimProcess {
     Sim *sim;
     gboolean is_manager;
@@ -277,8 +299,7 @@ typedef struct SimProcess {
     guint starts; /* … and this is which process on it */
     char *client; /* "node-3#2" */
     SimState state;
-    gint64 wall_offset_ms;  /* of the machine's clock */
-    gint64 clock_jumped_ms; /* world time, when it last jumped */
+    gint64 wall_offset_ms; /* of the machine's clock */
     guint64 writes;
     gboolean doomed;     /* it crashes at once: nothing that it still sends arrives */
     GHashTable *unknown; /* "leader key mod revision" under which the outcome of a decision's
@@ -291,6 +312,8 @@ typedef struct SimProcess {
     LhRuntime *runtime;
     LhObjectStore *store;
     LhSweeper *sweeper;
+    SimProbes *probes;
+    gboolean probes_cut; /* it reaches no node */
     LhTimer *etcd_clock; /* a question to etcd's clock is open */
     void (*clock_done)(gint64 clock_ms, const GError *error, gpointer data);
     gpointer clock_data;
@@ -313,6 +336,8 @@ typedef struct SimProcess {
     SimWork *work;         /* cache */
     SimRecovery *recovery; /* the others */
     LhAgent *agent;
+    SimIll ill;
+    const struct SimProcess *unreached_by; /* NULL: all managers reach it */
 } SimProcess;
 
 void sim_process_start(SimProcess *process);
@@ -381,6 +406,18 @@ void sim_grants_free(SimGrants *grants);
 guint64 sim_grants_given(Sim *sim, const SimGrant *grant);
 void sim_grants_returned(Sim *sim, const char *policy, guint64 number);
 
+/* ---- probes (sim_probes.c) ---- */
+
+void sim_probes_begin(Sim *sim);
+SimProbes *sim_probes_new(SimProcess *process);
+void sim_probes_free(SimProbes *probes);
+void sim_probes_set(SimProbes *probes, const char *controller, const LhErrand *errands, guint n);
+void sim_probes_sicken(Sim *sim);
+void sim_probes_sicken_all(Sim *sim);
+void sim_probes_cut(Sim *sim);
+/* What is not as it should be yet; NULL: all is. g_free. */
+char *sim_probes_check(Sim *sim);
+
 /* ---- seeds and throttles (sim_seeds.c) ---- */
 
 void sim_seeds_begin(Sim *sim);
@@ -438,6 +475,7 @@ extern const SimInvariants sim_invariants_fence;
 extern const SimInvariants sim_invariants_protocol;
 extern const SimInvariants sim_invariants_retention;
 extern const SimInvariants sim_invariants_cleaner; /* sim_store.c */
+extern const SimInvariants sim_invariants_probes;  /* sim_probes.c */
 
 void sim_check_commit(const FakeCommit *commit, gpointer sim);
 void sim_check_unknown(const char *client, const LhTxnRequest *txn, gpointer sim);
@@ -536,6 +574,7 @@ struct Sim {
     GHashTable *by_hand; /* set of node ids whose registration somebody deleted by hand */
     SimSeeds *seeds;
     SimGrants *grants;
+    gint64 least_misses; /* probeMisses, the least that was ever in force */
     SimBucket *bucket;
     guint64 random;        /* state of the main stream of choices */
     guint64 check_random;  /* … of what the checks choose, which must change nothing */
@@ -546,6 +585,7 @@ struct Sim {
     gboolean calm;         /* no more faults */
     GHashTable *parsed;    /* what was parsed lately; sim_parse.c */
     GHashTable *confirmed; /* plan hash → gint64, revision of its Confirmation in this history */
+    gint64 confirmed_marker; /* newer than etcd, and confirmed in this history; 0: none */
     FakeEtcdBackup *backups[SIM_BACKUPS];
     gint64 backup_ms[SIM_BACKUPS];
     guint64 writes;

@@ -7,10 +7,8 @@
 #include <string.h>
 
 static const SimInvariants *const groups[] = {
-    &sim_invariants_fence,
-    &sim_invariants_protocol,
-    &sim_invariants_retention,
-    &sim_invariants_cleaner,
+    &sim_invariants_fence,   &sim_invariants_protocol, &sim_invariants_retention,
+    &sim_invariants_cleaner, &sim_invariants_probes,
 };
 
 static void count_seed(Sim *sim, const SimChange *change)
@@ -66,7 +64,6 @@ static InvFacts facts_of(Sim *sim, const SimCommit *commit)
     if (commit->by != NULL) {
         facts.host = commit->by->name;
         facts.unaware = commit->by->timeline != fake_etcd_timeline(sim->server);
-        facts.clock_jumped_ms = commit->by->clock_jumped_ms;
     }
     return facts;
 }

@@ -350,7 +350,6 @@ static void jump_clock(Sim *sim)
     process->wall_offset_ms = sim_between(sim, -SIM_CLOCK_MS, SIM_CLOCK_MS);
     if (!process->is_manager && sim_chance(sim, 30)) /* no decision reads a node's clock */
         process->wall_offset_ms = sim_between(sim, -FAR_OFF_MS, FAR_OFF_MS);
-    process->clock_jumped_ms = sim_now(sim);
     sim->counters.clock_jumps++;
     sim_trace(sim, "clock of %s is off by %" G_GINT64_FORMAT " ms", process->name,
               process->wall_offset_ms);
@@ -452,6 +451,9 @@ const SimActivity sim_faults[] = {
     {"revoke", 120000, 0, revoke_lease},
     {"unregister", 200000, 0, unregister},
     {"move a leader", 90000, 0, move_leader},
+    {"sicken a node", 40000, 0, sim_probes_sicken},
+    {"sicken a pool", 120000, 0, sim_probes_sicken_all},
+    {"cut probes", 60000, 0, sim_probes_cut},
     {"bucket", 60000, 0, sim_store_trouble},
     {"look", 700, 2, look},
     {"examine", 20000, 2, examine},

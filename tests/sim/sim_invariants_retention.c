@@ -69,31 +69,35 @@ static gboolean is_confirmed(const Sim *sim, const LhObject *object, gint64 revi
     return at != NULL && *at > revision;
 }
 
-/* The standing Brake that is about a marker of @revision. */
-static const LhBrake *brake_of_marker(const Sim *sim, gint64 revision)
+/* Of a standing Brake, also of one that came back with a backup: the highest of the markers that it is about. */
+static gint64 marker_in(const LhObject *object)
 {
-    const LhBrake *brake = restored(sim, sim_get(sim, LH_KIND_BRAKE, names[1]));
-    g_autofree char *ending = g_strdup_printf("@%" G_GINT64_FORMAT, revision);
-    for (guint i = 0; brake != NULL && brake->markers != NULL && brake->markers[i] != NULL; i++)
-        if (g_str_has_suffix(brake->markers[i], ending))
-            return brake;
-    return NULL;
+    const LhBrake *brake = (const LhBrake *)object;
+    gint64 highest = 0;
+    if (brake == NULL || !lh_object_known(object) || brake->cause != LH_BRAKE_RESTORED)
+        return 0;
+    for (guint i = 0; brake->markers != NULL && brake->markers[i] != NULL; i++)
+        highest = MAX(highest, g_ascii_strtoll(strrchr(brake->markers[i], '@') + 1, NULL, 10));
+    return highest;
 }
 
 void sim_check_newer_marker(SimProcess *process, gint64 revision)
 {
     Sim *sim = process->sim;
-    /* When that is confirmed, it is read once more before it is written over. */
+    const LhObject *object = sim_get(sim, LH_KIND_BRAKE, names[1]);
+    /* When that is confirmed, it is read once more before it is written over; and it stays confirmed, whatever
+     * becomes of the Brake. */
     if (revision <= fake_etcd_revision(sim->server) ||
-        process->timeline != fake_etcd_timeline(sim->server) ||
-        is_confirmed(sim, sim_get(sim, LH_KIND_BRAKE, names[1]), 0))
+        process->timeline != fake_etcd_timeline(sim->server) || revision == sim->confirmed_marker ||
+        is_confirmed(sim, object, 0))
         return;
     sim->counters.newer_markers++;
     if (process->regressed[1])
         return; /* since then */
-    const LhBrake *brake = brake_of_marker(sim, revision);
     process->regressed[1] = TRUE;
-    process->regressed_rev[1] = brake != NULL ? brake->revision : fake_etcd_revision(sim->server);
+    process->regressed_rev[1] = marker_in(object) == revision
+                                    ? MAX(((const LhBrake *)object)->revision, sim->digest_base)
+                                    : fake_etcd_revision(sim->server);
 }
 
 static void check_brake(Sim *sim, const SimChange *change)
@@ -147,6 +151,8 @@ static void after(Sim *sim, const SimCommit *commit)
             sim_note_confirmation(sim, change->after, commit->commit->revision);
         if (brake >= 0 && commit->manager && restored(sim, change->after) != NULL)
             sim->counters.restored_brakes++;
+        if (brake == 1 && is_confirmed(sim, change->after, sim->digest_base))
+            sim->confirmed_marker = marker_in(change->after);
         for (guint p = 0; p < sim->options.managers && brake >= 0; p++)
             if (is_confirmed(sim, change->after, sim->processes[p].regressed_rev[brake]))
                 sim->processes[p].regressed[brake] = FALSE;

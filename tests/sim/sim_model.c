@@ -113,6 +113,7 @@ static gboolean is_lost(gpointer hash, gpointer revision, gpointer data)
 void sim_model_restored(Sim *sim)
 {
     g_hash_table_foreach_remove(sim->confirmed, is_lost, sim);
+    sim->confirmed_marker = 0;
     g_autofree char *end = lh_etcd_prefix_end(SIM_PREFIX);
     inv_restored(&sim->model, sim_now(sim), sim_wall(sim));
     g_array_set_size(sim->digests, 0);

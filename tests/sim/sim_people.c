@@ -476,6 +476,73 @@ static void scatter_junk(Sim *sim)
     put_junk(sim, key);
 }
 
+/* ---- what a cache node says of itself ---- */
+
+#define ONLINE "\"state\":\"online\""
+#define ERROR  "\"state\":\"error\""
+
+/* FALSE: it does not say @was at present. */
+static gboolean change_word(Sim *sim, const char *key, const char *was, const char *is)
+{
+    const LhKv *kv = sim_kv(sim, key);
+    if (kv == NULL || kv->lease == 0 || strstr(kv->value, was) == NULL)
+        return FALSE;
+    gint64 lease = kv->lease;
+    g_autoptr(GString) value = g_string_new(kv->value);
+    g_string_replace(value, was, is, 1);
+    sim_put(sim, key, value->str, lease);
+    return TRUE;
+}
+
+/* What people do with a node that stays ill: it is started anew, under another id. */
+static void restart_ill(Sim *sim, SimProcess *process, const char *key, gint64 number)
+{
+    const char *name = key + strlen("actual/nodes/");
+    const LhHealth *health = (const LhHealth *)sim_get(sim, LH_KIND_HEALTH, name);
+    (void)process;
+    (void)number;
+    if (sim_kv(sim, key) == NULL)
+        return;
+    if (health == NULL || !lh_object_known(&health->o)) {
+        sim_later(sim, 5000, restart_ill, NULL, key, 0);
+        return;
+    }
+    if (health->state != LH_HEALTH_FAILURE)
+        return;
+    g_hash_table_add(sim->by_hand, g_strdup(strchr(name, '/') + 1));
+    sim_delete(sim, key);
+}
+
+static void end_error(Sim *sim, SimProcess *process, const char *key, gint64 number)
+{
+    (void)process;
+    (void)number;
+    if (!change_word(sim, key, ERROR, ONLINE) && g_hash_table_contains(sim->people->mends, key))
+        sim_later(sim, 5000, end_error, NULL, key, 0); /* that would bring the error back */
+    else
+        sim_later(sim, 20000, restart_ill, NULL, key, 0);
+}
+
+static void end_error_of(Sim *sim, SimProcess *process, const char *node, gint64 number)
+{
+    g_autofree char *key = lh_key(LH_KIND_NODE, node);
+    end_error(sim, process, key, number);
+}
+
+/* Its disk fails, or so: for longer than moving what it has takes, or not. */
+static void say_error(Sim *sim)
+{
+    g_autofree char *name = any_name(sim, LH_KIND_NODE);
+    if (name == NULL || !inv_is_cache(name))
+        return;
+    g_autofree char *key = lh_key(LH_KIND_NODE, name);
+    if (!change_word(sim, key, ONLINE, ERROR))
+        return;
+    sim->counters.errors++;
+    sim_later(sim, sim_between(sim, 500, sim_chance(sim, 50) ? 10000 : 60000), end_error, NULL, key,
+              0);
+}
+
 /* ---- etcd was restored ---- */
 
 /* A search key is written again by nobody: its node must register anew. */
@@ -502,6 +569,8 @@ static void sweep(Sim *sim, LhKind kind)
         if (!lh_object_known(object) || kind == LH_KIND_NODEPOLICY ||
             (kind == LH_KIND_LEADER && lh_object_lease(object) == 0))
             g_ptr_array_add(keys, lh_key(kind, l->data));
+        else if (kind == LH_KIND_NODE && ((const LhNode *)object)->state == LH_NODE_ERROR)
+            sim_later(sim, sim_between(sim, 500, 30000), end_error_of, NULL, object->name, 0);
         else if (kind == LH_KIND_SNAPSHOT && ((const LhSnapshot *)object)->live)
             sim_later(sim, sim_between(sim, 500, 30000), finish_snapshot, NULL, object->name, 0);
     }
@@ -607,6 +676,7 @@ static void confirm(Sim *sim)
 {
     confirm_one(sim, "cache-evictor");
     confirm_one(sim, "snapshot-cleaner");
+    confirm_one(sim, "failure-detector");
 }
 
 /* What `leasehold retry` does. */
@@ -649,6 +719,7 @@ const SimActivity sim_people[] = {
     {"junk", 9000, 0, scatter_junk},
     {"cordon", 90000, 0, cordon},
     {"drain", 50000, 0, drain},
+    {"say error", 25000, 0, say_error},
     {"recover", 12000, 1, sim_people_recover},
     {"edit seeds", 14000, 1, sim_seeds_edit},
     {"edit throttles", 40000, 1, sim_seeds_edit_throttle},

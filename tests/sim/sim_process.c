@@ -78,8 +78,17 @@ static void make_sweeper(SimProcess *process)
         .etcd_clock = {ask_clock, cancel_clock, process},
     };
     process->sweeper = lh_sweeper_new(&options);
-    lh_runtime_set_outside(process->runtime, &lh_sweeper_outside, process->sweeper);
 }
+
+/* Each looks at what is its own. */
+static void set_errands(const char *controller, const LhErrand *errands, guint n, gpointer data)
+{
+    SimProcess *process = data;
+    lh_sweeper_outside.set(controller, errands, n, process->sweeper);
+    sim_probes_set(process->probes, controller, errands, n);
+}
+
+static const LhOutside outside = {.set = set_errands};
 
 static void start_manager(SimProcess *process)
 {
@@ -98,6 +107,8 @@ static void start_manager(SimProcess *process)
     process->runtime = lh_runtime_new(process->env, process->etcd, process->mirror,
                                       process->metrics, lh_controllers(), &options);
     make_sweeper(process);
+    process->probes = sim_probes_new(process);
+    lh_runtime_set_outside(process->runtime, &outside, process);
     process->mirror_rev = 0;
     process->applied = process->digest = 0;
     lh_mirror_set_parser(process->mirror, sim_parse, process->sim);
@@ -171,6 +182,7 @@ void sim_process_start(SimProcess *process)
 static void free_parts(SimProcess *process)
 {
     g_clear_pointer(&process->sweeper, lh_sweeper_free);
+    g_clear_pointer(&process->probes, sim_probes_free);
     g_clear_pointer(&process->store, lh_store_free);
     g_clear_pointer(&process->runtime, lh_runtime_free);
     g_clear_pointer(&process->mirror, lh_mirror_free);

@@ -39,25 +39,11 @@ struct SimRecovery {
 
 /* ---- hands ---- */
 
-static gboolean jumped_since(const Sim *sim, gint64 ms)
-{
-    for (guint i = 0; i < sim->options.managers; i++)
-        if (sim->processes[i].clock_jumped_ms >= ms)
-            return TRUE;
-    return FALSE;
-}
-
-/* Etcd was restored, somebody deleted a registration by hand, or a leader's clock jumped while it
- * measured. */
+/* Etcd was restored, or somebody deleted a registration by hand. */
 gboolean sim_node_excused(const Sim *sim, const char *node, guint timeline)
 {
-    g_autofree char *name = node == NULL ? NULL : lh_node_name_of(node);
-    const SimProcess *process = name == NULL ? NULL : sim_process_of_node((Sim *)sim, name);
-    g_autofree char *key = process == NULL ? NULL : g_strdup_printf("%s/%s", process->pool, node);
-    const gint64 *gone = key == NULL ? NULL : g_hash_table_lookup(sim->model.gone_ms, key);
     return timeline != fake_etcd_timeline(sim->server) ||
-           (node != NULL && g_hash_table_contains(sim->by_hand, node)) ||
-           (gone != NULL && jumped_since(sim, *gone));
+           (node != NULL && g_hash_table_contains(sim->by_hand, node));
 }
 
 static gboolean is_excused(const Sim *sim, const SimHand *hand)

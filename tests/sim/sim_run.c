@@ -280,6 +280,7 @@ static void start_world(Sim *sim)
     sim_hands_init(sim);
     sim->grants = sim_grants_new();
     sim_people_begin(sim);
+    sim_probes_begin(sim);
     sim_seeds_begin(sim);
     for (guint i = 0; i < sim->n_processes; i++)
         sim_process_start(&sim->processes[i]);

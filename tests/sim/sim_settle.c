@@ -3,6 +3,7 @@
  * for each controller, every further plan empty, all that is wanted and fits live and searchable, all
  * that is not wanted gone. Operators go on confirming brakes and unparking.
  */
+#include "runtime/record.h"
 #include "sim.h"
 
 #include <string.h>
@@ -201,7 +202,8 @@ static char *check_leftovers(Sim *sim)
     g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_ASSIGNMENT]);
     while (g_hash_table_iter_next(&iter, &key, NULL)) {
         g_autofree char *item = lh_name_part(key, 2);
-        if (item != NULL && inv_is_cache(key) && sim_get(sim, LH_KIND_REPLICA, item) == NULL)
+        if (item != NULL && inv_is_cache(key) && sim_get(sim, LH_KIND_REPLICA, item) == NULL &&
+            inv_want(&sim->model, item, NULL, sim_wall(sim), NULL) != INV_UNDECIDED)
             return g_strdup_printf("assignment %s has no replica", (char *)key);
     }
     g_hash_table_iter_init(&iter, sim->model.kinds[LH_KIND_ITEM]);
@@ -373,12 +375,27 @@ static char *restless(Sim *sim)
     char *(*const checks[])(Sim * sim) = {
         check_processes,    check_leaders,   check_snapshots, check_replicas,
         sim_restores_check, check_leftovers, check_monitored, check_tasks,
-        check_partitions,   check_drained,   sim_seeds_check,
+        check_partitions,   check_drained,   sim_seeds_check, sim_probes_check,
     };
     char *why = NULL;
     for (guint i = 0; why == NULL && i < G_N_ELEMENTS(checks); i++)
         why = checks[i](sim);
     return why;
+}
+
+/* What the controllers would do, and why they do nothing. */
+static void tell_plans(Sim *sim)
+{
+    const LhController *const *controllers = lh_controllers();
+    const SimProcess *process = &sim->processes[0];
+    while (process->state != SIM_UP && process->is_manager)
+        process++;
+    for (guint i = 0; controllers[i] != NULL && process->is_manager; i++) {
+        g_autoptr(GString) text = g_string_new(NULL);
+        g_autoptr(LhPlan) plan = lh_runtime_plan(process->runtime, controllers[i], TRUE);
+        lh_plan_append_json(text, controllers[i], plan, FALSE, FALSE, NULL);
+        sim_trace(sim, "plan: %s", text->str);
+    }
 }
 
 static void rest(Sim *sim)
@@ -397,9 +414,11 @@ static void rest(Sim *sim)
             rest_since = sim_now(sim);
         else if (sim_now(sim) - rest_since >= QUIET_MS)
             break;
-        if (sim_now(sim) > end)
+        if (sim_now(sim) > end) {
+            tell_plans(sim);
             sim_fail(sim, GROUP, "no rest %d s after the faults ended: %s", LONGEST_MS / 1000,
                      why == NULL ? "never quiet for long" : why);
+        }
     }
 }
 

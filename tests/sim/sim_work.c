@@ -229,7 +229,8 @@ static void work_load(LhAgentWork *base, const char *item, const LhAssignment *a
                    sim_chance(sim, FAIL_PERCENT);
     g_hash_table_insert(work->things, thing->item, thing);
     const SimData *present = data_of(thing);
-    if (present != NULL && present->complete && strcmp(present->uri, thing->uri) == 0) {
+    if (present != NULL && present->complete && present->bytes == thing->bytes &&
+        strcmp(present->uri, thing->uri) == 0) {
         thing->done = thing->bytes; /* warm: only checked */
     } else {
         g_hash_table_remove(work->process->disk, thing->snapshot);
@@ -253,7 +254,8 @@ static gboolean work_update(LhAgentWork *base, const char *item, const LhAssignm
                  work->process->client, item);
         return FALSE;
     }
-    return g_strcmp0(thing->uri, assignment->uri) == 0;
+    return g_strcmp0(thing->uri, assignment->uri) == 0 &&
+           thing->bytes == MAX(1, assignment->size_bytes);
 }
 
 static void work_serve(LhAgentWork *base, const char *item, gboolean on)

@@ -2,6 +2,7 @@
 /*
  * The commands that go on: get --watch, events --watch, wait.
  */
+#include "base/units.h"
 #include "world.h"
 
 /* ---- watching ---- */
@@ -11,6 +12,56 @@ static void watch_once(World *world, const char *plural, const char *events)
 {
     g_autofree char *text = g_strconcat(events, "\nclose", NULL);
     sends(world, plural, text);
+}
+
+/* "12:34:56Z   " and @rest. */
+static void assert_row(const char *line, const char *rest)
+{
+    if (!g_regex_match_simple("^[0-2][0-9]:[0-5][0-9]:[0-6][0-9]Z   ", line, 0, 0) ||
+        !g_str_has_prefix(line + strlen("12:34:56Z   "), rest))
+        fail_msg("%s", line);
+}
+
+/* The first row makes the header as wide as it needs; what there is not is said. */
+static void test_get_watch_begins_empty(void **state)
+{
+    World *world = *state;
+    world->refuses = TRUE;
+    watch_once(world, "services",
+               "PUT 101 {\"metadata\":{\"name\":\"much-longer-than-its-title\"}}");
+    assert_run(4, "get", "services", "-w");
+    g_auto(GStrv) lines = g_strsplit(world->out, "\n", -1);
+    assert_true(
+        g_str_has_prefix(lines[0], "TIME        EVENT    NAME                         OWNER"));
+    assert_row(lines[1], "PUT      much-longer-than-its-title   -");
+    assert_true(g_str_has_prefix(world->err, "no services yet\n"));
+}
+
+/* What changes beside the columns gives no second row; with -o json it does. */
+static void test_get_watch_repeats_nothing(void **state)
+{
+    World *world = *state;
+    static const char events[] =
+        "PUT 101 {\"metadata\":{\"name\":\"a\"},\"spec\":{\"owner\":\"me\"}}\n"
+        "PUT 102 {\"metadata\":{\"name\":\"a\"},\"spec\":{\"owner\":\"me\",\"x\":1}}\n"
+        "PUT 103 {\"metadata\":{\"name\":\"b\"},\"spec\":{\"owner\":\"me\"}}\n"
+        "PUT 104 {\"metadata\":{\"name\":\"a\"},\"spec\":{\"owner\":\"you\"}}\n"
+        "DELETE 105 {\"metadata\":{\"name\":\"a\"},\"spec\":{\"owner\":\"you\"}}\n"
+        "PUT 106 {\"metadata\":{\"name\":\"a\"},\"spec\":{\"owner\":\"you\"}}";
+    static const char *const rows[] = {"PUT      a      me ", "PUT      b      me ",
+                                       "PUT      a      you ", "DELETE   a      you ",
+                                       "PUT      a      you "};
+    world->refuses = TRUE;
+    watch_once(world, "services", events);
+    assert_run(4, "get", "services", "-w");
+    g_auto(GStrv) lines = g_strsplit(world->out, "\n", -1);
+    assert_int_equal(g_strv_length(lines), G_N_ELEMENTS(rows) + 2);
+    for (guint i = 0; i < G_N_ELEMENTS(rows); i++)
+        assert_row(lines[i + 1], rows[i]);
+    watch_once(world, "services", events);
+    assert_run(4, "get", "services", "-w", "-o", "json");
+    g_auto(GStrv) all = g_strsplit(world->out, "\n", -1);
+    assert_int_equal(g_strv_length(all), 6 + 1);
 }
 
 static void test_get_watch(void **state)
@@ -38,10 +89,11 @@ static void test_get_watch(void **state)
     assert_run(4, "get", "services", "a", "-w");
     g_auto(GStrv) lines = g_strsplit(world->out, "\n", -1);
     assert_int_equal(g_strv_length(lines), 5);
-    assert_true(g_str_has_prefix(lines[0], "EVENT   NAME   OWNER   WINDOW"));
-    assert_true(g_str_has_prefix(lines[1], "LIST    a      me "));
-    assert_true(g_str_has_prefix(lines[2], "PUT     a      you "));
-    assert_true(g_str_has_prefix(lines[3], "DELETE   a      - "));
+    /* The time of the line: an age would be that of the moment when it was written. */
+    assert_true(g_str_has_prefix(lines[0], "TIME        EVENT    NAME   OWNER   WINDOW"));
+    assert_row(lines[1], "LIST     a      me ");
+    assert_row(lines[2], "PUT      a      you ");
+    assert_row(lines[3], "DELETE   a      - ");
     assert_string_equal(world->err, "leasehold: services: enough\n");
 
     /* Forgotten: listed again. */
@@ -70,6 +122,31 @@ static void test_events_watch(void **state)
     assert_run(4, "events", "-w", "--for", "services/a", "-o", "json");
     assert_contains(world->out, "\"Old\"}\n{\"object\":\"services/a\",\"reason\":\"New\"}\n");
     assert_null(strstr(world->out, "Other"));
+}
+
+/* Rows come one by one, and are of one width; their times are those of the events. */
+static void test_events_watch_table(void **state)
+{
+    World *world = *state;
+    g_autofree char *now = lh_time_format(g_get_real_time() / 1000);
+    g_autofree char *recent = g_strdup_printf(
+        "PUT 101 {\"object\":\"services/a\",\"type\":\"Normal\",\"reason\":\"DeletionDecided\","
+        "\"count\":1,\"message\":\"m\",\"time\":\"%s\"}",
+        now);
+    g_autofree char *clock = g_strdup_printf("%.8sZ ", now + strlen("2026-05-01T"));
+    has(world, "events/1",
+        "{\"metadata\":{\"name\":\"1\",\"revision\":50},\"object\":\"services/a\",\"type\":"
+        "\"Warning\",\"reason\":\"Old\",\"time\":\"2026-05-01T12:00:00.000Z\"}");
+    world->refuses = TRUE;
+    watch_once(world, "events", recent);
+    assert_run(4, "events", "-w");
+    g_auto(GStrv) lines = g_strsplit(world->out, "\n", -1);
+    assert_true(
+        g_str_has_prefix(lines[0], "TIME                   TYPE      REASON              OBJECT "));
+    assert_true(g_str_has_prefix(
+        lines[1], "2026-05-01T12:00:00Z   Warning   Old                 services/a "));
+    assert_non_null(strstr(lines[2], "Normal    DeletionDecided     services/a "));
+    assert_true(g_str_has_prefix(lines[2], clock));
 }
 
 static const char live_item[] =
@@ -200,9 +277,16 @@ static void test_wait_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        test_case(test_get_watch),     test_case(test_events_watch), test_case(test_wait_object),
-        test_case(test_wait_hopeless), test_case(test_wait_live),    test_case(test_wait_gap),
+        test_case(test_get_watch),
+        test_case(test_events_watch),
+        test_case(test_wait_object),
+        test_case(test_wait_hopeless),
+        test_case(test_wait_live),
+        test_case(test_wait_gap),
         test_case(test_wait_again),
+        test_case(test_get_watch_begins_empty),
+        test_case(test_get_watch_repeats_nothing),
+        test_case(test_events_watch_table),
     };
     return cmocka_run_group_tests_name("cli/watching", tests, NULL, NULL);
 }

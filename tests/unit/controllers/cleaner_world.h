@@ -74,7 +74,9 @@ static inline gboolean wants(const World *world, const char *part)
 static inline G_GNUC_PRINTF(3, 4) void observe(World *world, const char *name, const char *format,
                                                ...)
 {
-    g_autofree char *key = g_strconcat("observed/" C "/", name, NULL), *value = NULL;
+    g_autofree char *key = g_strconcat("observed/", strchr(name, '/') == NULL ? C "/" : "", name,
+                                       NULL),
+                    *value = NULL;
     va_list args;
 
     va_start(args, format);
@@ -118,7 +120,7 @@ static inline void etcd_says(World *world, gint64 clock_ms)
 /* All is well, and fresh. */
 static inline void all_well(World *world)
 {
-    observe(world, "roots", "{\"at\":%" PRId64 ",\"uris\":[\"" ROOT "\"]}", world->now_ms);
+    observe(world, LH_CLEANER_ROOTS, "{\"at\":%" PRId64 ",\"uris\":[\"" ROOT "\"]}", world->now_ms);
     look_at(world, "ours", world->now_ms, "");
     listed(world, "");
     etcd_says(world, world->now_ms);

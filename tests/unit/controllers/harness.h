@@ -31,7 +31,7 @@ typedef struct {
     gpointer index; /* LhFleet */
     gpointer pools; /* LhPools */
     gint64 lease;   /* of keys under actual/ */
-    gint64 now_ms, led_ms;
+    gint64 now_ms, led_ms, ahead_ms;
     gboolean regressed;
     gint64 regressed_rev;
     guint max_groups;
@@ -221,6 +221,7 @@ static LhPlan *plan_on(const World *world, gconstpointer index, const char *cont
         .revision = world->revision,
         .epoch = 7,
         .led_ms = world->led_ms,
+        .ahead_ms = world->ahead_ms,
         .regressed = world->regressed,
         .regressed_rev = world->regressed_rev,
         .max_groups = world->max_groups,

@@ -223,7 +223,9 @@ static void a_copy_on_a_failing_node_is_not_what_stays(void **state)
     run(world, "cache-assigner");
     nodes_answer(world);
     put(world, "decided/health/cache/b-00000001", "{\"state\":\"failure\",\"since\":1}");
-    assert_nothing_to_do(world, "cache-evictor");
+    run(world, "cache-evictor");
+    assert_int_equal(order_of(world, "a-00000001", "s000.default.0")->action, LH_ACTION_LOAD);
+    assert_int_equal(order_of(world, "b-00000001", "s000.default.0")->action, LH_ACTION_EVICT);
 }
 
 static void two_drained_nodes_move_to_the_third(void **state)

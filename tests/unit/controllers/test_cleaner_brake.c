@@ -327,7 +327,7 @@ static void other_roots_void_a_confirmation(void **state)
     g_autoptr(World) world = confirmed_slowly();
 
     (void)state;
-    observe(world, "roots", "{\"at\":%" PRId64 ",\"uris\":[\"" ROOT "\",\"s3://more/\"]}",
+    observe(world, LH_CLEANER_ROOTS, "{\"at\":%" PRId64 ",\"uris\":[\"" ROOT "\",\"s3://more/\"]}",
             world->now_ms);
     assert_keeps(world);
     assert_int_equal(brake(world)->confirmed_at, -1);
@@ -489,8 +489,8 @@ static void many_orphans_of_one_root_brake(void **state)
     see_orphan(world, 300, T0 - DAY);
     run(world, C);
     pass_time(world, DAY);
-    observe(world, "roots", "{\"at\":%" PRId64 ",\"uris\":[\"%s\",\"" ROOT "\"]}", world->now_ms,
-            other);
+    observe(world, LH_CLEANER_ROOTS, "{\"at\":%" PRId64 ",\"uris\":[\"%s\",\"" ROOT "\"]}",
+            world->now_ms, other);
     observe(world, look_id,
             "{\"at\":%" PRId64 ",\"token\":1,\"clock\":%" PRId64 ",\"state\":\"ours\"}",
             world->now_ms, world->now_ms);

@@ -70,6 +70,43 @@ static void a_new_leader_waits_anew(void **state)
     assert_int_equal(health(world)->state, LH_HEALTH_FAILED);
 }
 
+/* As the runtime tells of it: the own waits begin anew. */
+static void a_clock_that_jumps_shortens_no_wait(void **state)
+{
+    static const gint64 jumps[] = {HOUR, -HOUR, 4 * SECOND, -4 * SECOND};
+
+    (void)state;
+    for (guint i = 0; i < G_N_ELEMENTS(jumps); i++) {
+        g_autoptr(World) world = missing_at_t0();
+        world->now_ms = T0 + 3 * SECOND;
+        assert_nothing_to_do(world, "failure-detector");
+        world->now_ms += jumps[i];
+        world->led_ms = world->now_ms;
+        run(world, "failure-detector");
+        world->now_ms += 4999;
+        assert_nothing_to_do(world, "failure-detector");
+        assert_int_equal(health(world)->state, LH_HEALTH_FAILURE);
+        world->now_ms += 1;
+        run(world, "failure-detector");
+        assert_int_equal(health(world)->state, LH_HEALTH_FAILED);
+    }
+}
+
+static void a_clock_that_gains_shortens_no_wait(void **state)
+{
+    g_autoptr(World) world = missing_at_t0();
+
+    (void)state;
+    world->now_ms = T0 + 5399;
+    world->ahead_ms = 400;
+    g_autoptr(LhPlan) waiting = plan_of(world, "failure-detector");
+    assert_int_equal(lh_plan_groups(waiting), 0);
+    assert_int_equal(waiting->wake_ms, T0 + 5400);
+    world->now_ms = T0 + 5400;
+    run(world, "failure-detector");
+    assert_int_equal(health(world)->state, LH_HEALTH_FAILED);
+}
+
 static void back_again_before_it_failed(void **state)
 {
     g_autoptr(World) world = missing_at_t0();
@@ -408,12 +445,171 @@ static void a_small_fleet_is_a_fleet(void **state)
     }
 }
 
+/* Marked and revoked they are gone at once, and new ones are there: it is the same fleet. */
+static void a_fleet_is_not_revoked_one_by_one(void **state)
+{
+    g_autoptr(World) world = world_new();
+    guint revoked = 0;
+
+    (void)state;
+    for (guint i = 0; i < 6; i++) {
+        g_autofree char *key = g_strdup_printf("recovery/n%u-00000001", i);
+        put_probed(world, key, "online");
+    }
+    run(world, "failure-detector");
+    for (guint i = 0; i < 6; i++) {
+        g_autofree char *key = g_strdup_printf("recovery/n%u-00000001", i);
+        g_autofree char *health_key = g_strconcat("decided/health/", key, NULL);
+        saw(world, key, 3);
+        run(world, "failure-detector");
+        const LhHealth *at = look(world, health_key);
+        if (at->revoking) {
+            g_autofree char *gone = g_strconcat("actual/nodes/", key, NULL);
+            g_autofree char *back = g_strdup_printf("recovery/n%u-00000002", i);
+            revoked++;
+            del(world, gone);
+            put_probed(world, back, "online");
+        }
+        world->now_ms += SECOND;
+        run(world, "failure-detector");
+        world->now_ms += SECOND; /* the first has failed by the end */
+    }
+    assert_int_equal(revoked, 1);
+    const LhHealth *first = look(world, "decided/health/recovery/n0-00000001");
+    assert_int_equal(first->state, LH_HEALTH_FAILED);
+    assert_true(first->revoking);
+    assert_string_equal(first->reason,
+                        "probe: timed out 3 times; its registration has been gone for longer than "
+                        "its lease lives");
+    world->now_ms = first->missing_since + 15 * SECOND;
+    run(world, "failure-detector");
+    assert_non_null(look(world, "decided/brakes/failure-detector")); /* five are still due */
+}
+
+/* A mark that was taken back within the fifteen seconds was one. */
+static void who_came_back_counts(void **state)
+{
+    g_autoptr(World) world = world_new();
+
+    (void)state;
+    for (guint i = 0; i < 6; i++) {
+        g_autofree char *key = g_strdup_printf("cache/n%u-00000001", i);
+        put_probed(world, key, "online");
+    }
+    run(world, "failure-detector");
+    saw(world, "cache/n0-00000001", 3);
+    run(world, "failure-detector");
+    saw(world, "cache/n0-00000001", 0);
+    run(world, "failure-detector");
+    saw(world, "cache/n1-00000001", 3);
+    run(world, "failure-detector");
+    assert_int_equal(in_failure(world, 6), 0);
+    del(world, "actual/nodes/cache/n0-00000001"); /* and then it went */
+    run(world, "failure-detector");
+    const LhHealth *gone = look(world, "decided/health/cache/n0-00000001");
+    assert_string_equal(gone->reason, "probe: succeeds again; its registration is gone");
+    assert_int_equal(in_failure(world, 6), 1);
+    world->now_ms += 15 * SECOND;
+    run(world, "failure-detector");
+    assert_int_equal(in_failure(world, 6), 1);
+    const LhHealth *second = look(world, "decided/health/cache/n1-00000001");
+    assert_int_equal(second->state, LH_HEALTH_FAILURE);
+}
+
+static void the_end_of_a_lease_is_told_when_it_has_ended(void **state)
+{
+    g_autoptr(World) world = world_new();
+    const char *key = "recovery/r-00000001";
+
+    (void)state;
+    put_probed(world, key, "online");
+    run(world, "failure-detector");
+    saw(world, key, 3);
+    g_autoptr(LhPlan) marks = plan_of(world, "failure-detector");
+    assert_true(has_event(marks, "NodeFailure"));
+    run(world, "failure-detector");
+    del(world, "actual/nodes/recovery/r-00000001");
+    g_autoptr(LhPlan) gone = plan_of(world, "failure-detector");
+    assert_true(has_event(gone, "LeaseRevoked"));
+    assert_false(has_event(gone, "NodeLost"));
+}
+
+static void count_nodes(const char *name, const char *labels, double value, gpointer data)
+{
+    GString *text = data;
+
+    if (strcmp(name, "nodes") == 0)
+        g_string_append_printf(text, "%s %.0f\n", labels, value);
+}
+
+static void nodes_are_counted_by_what_the_cluster_holds_them_for(void **state)
+{
+    static const char *const states[] = {"healthy", "probation", "failure", "failed"};
+    g_autoptr(World) world = world_new();
+
+    (void)state;
+    for (guint i = 0; i < G_N_ELEMENTS(states); i++) {
+        g_autoptr(GString) text = g_string_new(NULL);
+        g_autofree char *wanted = g_strdup_printf("pool=\"cache\",state=\"%s\" 1\n", states[i]);
+        put_probed(world, NODE, "online");
+        putf(world, "decided/health/" NODE, "{\"state\":\"%s\",\"since\":1}", states[i]);
+        lh_failure_detector.gauges(fleet(world), world->now_ms, count_nodes, text);
+        assert_string_equal(text->str, wanted);
+    }
+}
+
+/* A manager that is cut off hears of one node after the other that it has missed its probe thrice. */
+static void others_that_miss_too_are_waited_for(void **state)
+{
+    g_autoptr(World) world = world_new();
+
+    (void)state;
+    for (guint i = 0; i < 5; i++) {
+        g_autofree char *key = g_strdup_printf("cache/n%u-00000001", i);
+        put_probed(world, key, "online");
+    }
+    run(world, "failure-detector");
+    for (gint64 misses = 1; misses <= 3; misses++)
+        for (guint i = 0; i < 5; i++) {
+            g_autofree char *key = g_strdup_printf("cache/n%u-00000001", i);
+            saw(world, key, misses);
+            run(world, "failure-detector");
+            assert_int_equal(in_failure(world, 5), 0);
+            assert_int_equal(look(world, "decided/brakes/failure-detector") != NULL,
+                             misses == 3 && i > 0);
+        }
+    /* One after the other is well again. The last one is condemned when it has been probed since, too. */
+    for (guint i = 1; i < 5; i++) {
+        g_autofree char *key = g_strdup_printf("cache/n%u-00000001", i);
+        saw(world, key, 0);
+        run(world, "failure-detector");
+    }
+    const LhBrake *brake = look(world, "decided/brakes/failure-detector");
+    assert_non_null(brake);
+    assert_int_equal(in_failure(world, 5), 0);
+    world->now_ms = brake->since + 5000 + 2 * 2000;
+    run(world, "failure-detector");
+    assert_null(look(world, "decided/brakes/failure-detector"));
+    assert_int_equal(in_failure(world, 5), 1);
+    /* Nor does one that misses once in a while keep it from that. */
+    saw(world, "cache/n1-00000001", 1);
+    saw(world, "cache/n2-00000001", 3);
+    run(world, "failure-detector");
+    assert_int_equal(in_failure(world, 5), 1);
+    saw(world, "cache/n1-00000001", 0);
+    world->now_ms += 15000; /* the first does not count any more */
+    run(world, "failure-detector");
+    assert_int_equal(in_failure(world, 5), 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_registered_node_is_healthy),
         cmocka_unit_test(failed_a_full_ttl_after_it_went),
         cmocka_unit_test(a_new_leader_waits_anew),
+        cmocka_unit_test(a_clock_that_jumps_shortens_no_wait),
+        cmocka_unit_test(a_clock_that_gains_shortens_no_wait),
         cmocka_unit_test(back_again_before_it_failed),
         cmocka_unit_test(failed_is_final),
         cmocka_unit_test(forgotten_after_a_day),
@@ -429,6 +625,11 @@ int main(void)
         cmocka_unit_test(a_mark_needs_no_reason),
         cmocka_unit_test(a_fleet_is_not_condemned_at_once),
         cmocka_unit_test(a_small_fleet_is_a_fleet),
+        cmocka_unit_test(a_fleet_is_not_revoked_one_by_one),
+        cmocka_unit_test(who_came_back_counts),
+        cmocka_unit_test(the_end_of_a_lease_is_told_when_it_has_ended),
+        cmocka_unit_test(nodes_are_counted_by_what_the_cluster_holds_them_for),
+        cmocka_unit_test(others_that_miss_too_are_waited_for),
         cmocka_unit_test(a_failure_without_a_reason_is_no_probes),
     };
 

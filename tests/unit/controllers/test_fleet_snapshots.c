@@ -3,6 +3,7 @@
  * simple reading of all present objects says; over random histories of snapshots alone.
  */
 #include "controllers/fleet.h"
+#include "tests/unit/every.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -149,11 +150,11 @@ static void random_histories_agree_with_a_simple_reading(void **state)
         Lab lab = {
             .index = lh_fleet_index.new(), .revision = 2, .rand = g_rand_new_with_seed(seed)};
         LhObject *service = NULL;
-        guint collisions = 0, steps = 0;
+        guint collisions = 0, steps = 0, all = STEPS / every();
         fold(&lab, &service,
              lh_object_parse(LH_KIND_ACCEPTED, "services/a", accepted, strlen(accepted), 2, 2, 0));
         assert_true(lh_object_known(service));
-        for (; steps < STEPS; steps++) {
+        for (; steps < all; steps++) {
             guint i = (guint)some(&lab, N_NAMES);
             g_autofree char *name = g_strdup_printf("s%u", i);
             LhObject *before = lab.present[i];
@@ -165,7 +166,7 @@ static void random_histories_agree_with_a_simple_reading(void **state)
             check_walk(&lab, wanted);
             collisions += g_tree_nnodes(((LhFleet *)lab.index)->valid_todo) > 0;
         }
-        assert_true(collisions > STEPS / 10);
+        assert_true(collisions > all / 10);
         for (guint i = 0; i < N_NAMES; i++) {
             if (lab.present[i] != NULL)
                 fold(&lab, &lab.present[i], NULL);

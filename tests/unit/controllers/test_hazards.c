@@ -103,12 +103,53 @@ static void what_has_its_replicas_is_not_looked_at(void **state)
     assert_int_equal(g_tree_nnodes(fleet(world)->todo), 0);
 }
 
+/* ---- each throttle policy looks at all seeds ---- */
+
+static guint askers(const World *world, const char *throttle)
+{
+    GHashTable *set = g_hash_table_lookup(fleet(world)->askers, throttle);
+
+    return set == NULL ? 0 : g_hash_table_size(set);
+}
+
+/* One that comes into force concerns the seeds that name it, and is found without looking at the others. */
+static void only_the_seeds_of_a_throttle_are_looked_at(void **state)
+{
+    g_autoptr(World) world = world_new();
+    static const char spec[] = "{\"spec\":{\"url\":\"https://e.org/\",\"throttle\":\"%s\"}}";
+
+    (void)state;
+    for (int i = 0; i < 30; i++) {
+        g_autofree char *key = g_strdup_printf("desired/seeds/s%02d", i);
+        putf(world, key, spec, i < 10 ? "slow" : "fast");
+    }
+    assert_int_equal(askers(world, "slow"), 10);
+    assert_int_equal(askers(world, "fast"), 20);
+    put(world, "desired/seeds/s00", "{\"spec\":{\"url\":\"https://e.org/\"}}");
+    putf(world, "desired/seeds/s01", spec, "fast");
+    put(world, "desired/seeds/s02", "{\"spec\":");
+    del(world, "desired/seeds/s03");
+    assert_int_equal(askers(world, "slow"), 6);
+    assert_int_equal(askers(world, "fast"), 21);
+    run_all(world);
+    put(world, "decided/accepted/throttles/slow",
+        "{\"revision\":1,\"acceptedAt\":1,\"spec\":{\"requests\":1,\"period\":\"1m\"}}");
+    assert_int_equal(g_tree_nnodes(fleet(world)->admit_todo),
+                     6 + 1); /* and the policy: nobody wants it */
+    for (int i = 4; i < 10; i++) {
+        g_autofree char *key = g_strdup_printf("desired/seeds/s%02d", i);
+        del(world, key);
+    }
+    assert_null(g_hash_table_lookup(fleet(world)->askers, "slow"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_demand_metric_leaves_zero_capacity),
         cmocka_unit_test(what_is_unwanted_while_loading_goes_at_once),
         cmocka_unit_test(what_has_its_replicas_is_not_looked_at),
+        cmocka_unit_test(only_the_seeds_of_a_throttle_are_looked_at),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

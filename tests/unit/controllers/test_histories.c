@@ -2,8 +2,8 @@
 /*
  * The controllers under random histories: people, publishers, nodes and etcd's refusals, garbage
  * included. After every few steps the incremental index must plan byte for byte what an index built from
- * the present objects plans; no replica is assigned twice but while a node is drained, and no live copy goes
- * for a drain but when there is another; nothing is placed beyond capacity or next to its twin; and once the noise ends, everything converges and stays.
+ * the present objects plans; no replica is assigned twice but while a node is drained or in failure, and no
+ * live copy goes for that but when there is another; nothing is placed beyond capacity or next to its twin; and once the noise ends, everything converges and stays.
  *
  * LEASEHOLD_SEED=N runs that seed alone.
  */
@@ -19,8 +19,9 @@ typedef struct {
     GRand *rand;
     guint seed, step;
     guint next_node;
-    guint work;  /* groups committed */
-    guint moved; /* of them: a copy that a drain made one too many goes */
+    guint work;   /* groups committed */
+    guint moved;  /* of them: a copy that a drain or a failure made one too many goes */
+    guint failed; /* of these: by a failure */
 } History;
 
 static gint32 pick(History *h, gint32 n)
@@ -108,9 +109,12 @@ static void do_settings(History *h)
         "\"failureGrace\":\"0s\"",     "\"failureGrace\":\"30s\",\"restoreReservePercent\":50",
         "\"restoreReservePercent\":0",
     };
-    int what = pick(h, 8);
+    int what = pick(h, 9);
 
-    if (what == 0)
+    if (what == 8)
+        putf(h->world, "desired/settings/failure-detector", "{\"spec\":{\"onFailure\":\"%s\"}}",
+             chance(h, 30) ? "keep" : "evict");
+    else if (what == 0)
         del(h->world, "desired/settings/cache-assigner");
     else if (what == 1)
         put(h->world, "desired/settings/cache-evictor", garbage[pick(h, G_N_ELEMENTS(garbage))]);
@@ -275,6 +279,26 @@ static void do_leave(History *h)
         lose_node(h->world, key + strlen("actual/nodes/cache/"));
 }
 
+/* What the node at @key says of itself. */
+static void say_word(World *world, const char *key, gboolean error)
+{
+    const char *words[] = {"\"state\":\"online\"", "\"state\":\"error\""};
+    const char *value = g_hash_table_lookup(world->values, key);
+    g_autoptr(GString) text = g_string_new(value);
+
+    g_string_replace(text, words[!error], words[!!error], 1);
+    if (value != NULL && strcmp(text->str, value) != 0)
+        put(world, key, text->str);
+}
+
+static void do_word(History *h)
+{
+    g_autofree char *key = any_key(h, "actual/nodes/cache/");
+
+    if (key != NULL)
+        say_word(h->world, key, chance(h, 50));
+}
+
 static void do_answer(History *h)
 {
     static const char *const states[] = {"live",   "live",    "live",     "evicted", "failed",
@@ -410,8 +434,18 @@ static gboolean is_drained(const History *h, const char *id)
     return policy != NULL && policy->drain;
 }
 
-/* Whether the item has a load but on @node: on a drained node, and, when @live, live there. */
-static guint other_copies(const History *h, const char *item, const char *node, gboolean drained,
+static gboolean is_in_failure(const History *h, const char *id)
+{
+    const LhHealth *health = lookf(h->world, "decided/health/cache/%s", id);
+
+    return health != NULL && lh_object_known(&health->o) && health->state == LH_HEALTH_FAILURE &&
+           lh_fleet_settings(fleet(h->world), "failure-detector")->on_failure ==
+               LH_ON_FAILURE_EVICT;
+}
+
+/* How many loads the item has but on @node; @left: on nodes that are left; @live: live, on nodes that are not in
+ * failure. */
+static guint other_copies(const History *h, const char *item, const char *node, gboolean left,
                           gboolean live)
 {
     g_autoptr(GPtrArray) keys = keys_below(h->world, "decided/assignments/cache/");
@@ -424,7 +458,7 @@ static guint other_copies(const History *h, const char *item, const char *node, 
         const LhItem *said = lookf(h->world, "actual/items/%s", order->o.name);
         if (!g_str_has_suffix(keys->pdata[i], tail) || g_strcmp0(id, node) == 0 ||
             (lh_object_known(&order->o) && order->action != LH_ACTION_LOAD) ||
-            (drained && !is_drained(h, id)))
+            (left && !is_drained(h, id) && !is_in_failure(h, id)) || (live && is_in_failure(h, id)))
             continue;
         n += !live || (lh_object_known(&order->o) && said != NULL && lh_object_known(&said->o) &&
                        said->state == LH_ITEM_LIVE && said->assignment == order->o.mod_rev &&
@@ -446,9 +480,11 @@ static void check_moves(History *h, const LhPlan *plan, const LhGroup *range)
             other_copies(h, item, node, FALSE, FALSE) > 0 &&
             other_copies(h, item, node, TRUE, FALSE) == 0)
             fail_msg("seed %u step %u: %s is assigned twice", h->seed, h->step, op->name);
-        if ((strcmp(op->rule, "drained") == 0 || strcmp(op->rule, "doubled") == 0) &&
+        if ((strcmp(op->rule, "drained") == 0 || strcmp(op->rule, "doubled") == 0 ||
+             strcmp(op->rule, "node-in-failure") == 0) &&
             op->expect_rev != 0) {
             h->moved++;
+            h->failed += strcmp(op->rule, "node-in-failure") == 0;
             if (other_copies(h, item, node, FALSE, TRUE) == 0)
                 fail_msg("seed %u step %u: %s goes, and is live nowhere else", h->seed, h->step,
                          op->name);
@@ -526,7 +562,7 @@ static void random_step(History *h)
         {4, do_service}, {12, do_snapshot},     {1, do_twins},    {2, do_settings},
         {4, do_restore}, {3, do_other_desired}, {2, do_deletion}, {4, do_spoil},
         {8, do_policy},  {2, do_odd_key},       {4, do_join},     {2, do_leave},
-        {20, do_answer}, {40, do_controller},   {4, do_time},
+        {20, do_answer}, {40, do_controller},   {4, do_time},     {3, do_word},
     };
     guint sum = 0, at;
 
@@ -590,7 +626,13 @@ static void mend(History *h)
     }
     for (int i = 0; i < 5; i++) {
         g_autofree char *key = g_strdup_printf("desired/nodepolicies/cache/n%d", i);
+        g_autofree char *below = g_strdup_printf("actual/nodes/cache/n%d-", i);
+        g_autoptr(GPtrArray) nodes = keys_below(h->world, below);
         del(h->world, key);
+        for (guint n = 0; n < nodes->len; n++) {
+            g_autofree char *node = g_strdup(nodes->pdata[n]);
+            say_word(h->world, node, FALSE);
+        }
     }
     for (int i = 0; i < 6; i++) {
         g_autofree char *id = g_strdup_printf("big%d-%08x", i, i);
@@ -685,10 +727,24 @@ static void check_restores(const History *h)
     }
 }
 
-/* The fullest of the roomy nodes, drained by steps in any order, ends empty but for what is left alone. */
-static void check_drains(History *h)
+/* Drained, or in failure, as the seed says; or not. */
+static void leave_node(History *h, const char *name, gboolean left)
 {
-    g_autofree char *prefix = NULL, *policy = NULL;
+    g_autofree char *policy = g_strdup_printf("desired/nodepolicies/cache/%s", name);
+    g_autofree char *below = g_strdup_printf("actual/nodes/cache/%s-", name);
+    g_autoptr(GPtrArray) nodes = keys_below(h->world, below);
+    g_autofree char *node = g_strdup(nodes->pdata[0]);
+
+    if (h->seed % 2 == 0)
+        say_word(h->world, node, left);
+    else
+        putf(h->world, policy, "{\"spec\":{\"drain\":%s}}", left ? "true" : "false");
+}
+
+/* The fullest of the roomy nodes, left by steps in any order, ends empty but for what is left alone. */
+static void check_leaving(History *h)
+{
+    g_autofree char *prefix = NULL, *name = NULL;
     guint most = 0;
 
     for (int i = 0; i < 6; i++) {
@@ -697,18 +753,22 @@ static void check_drains(History *h)
             continue;
         most = count_below(h->world, below);
         g_free(prefix);
-        g_free(policy);
+        g_free(name);
         prefix = g_steal_pointer(&below);
-        policy = g_strdup_printf("desired/nodepolicies/cache/big%d", i);
+        name = g_strdup_printf("big%d", i);
     }
-    put(h->world, policy, "{\"spec\":{\"drain\":true}}");
-    for (int i = 0; i < 60; i++) {
+    del(h->world, "desired/settings/failure-detector");
+    leave_node(h, name, TRUE);
+    for (int i = 0; i < 150; i++) {
         do_controller(h);
-        do_answer(h);
+        if (chance(h, 80))
+            do_answer(h);
+        else
+            nodes_answer(h->world);
         if (chance(h, 3))
-            putf(h->world, policy, "{\"spec\":{\"drain\":%s}}", chance(h, 50) ? "true" : "false");
+            leave_node(h, name, chance(h, 50));
     }
-    put(h->world, policy, "{\"spec\":{\"drain\":true}}");
+    leave_node(h, name, TRUE);
     for (int round = 0; round < 60; round++) {
         settle(h->world);
         h->world->now_ms += 30 * SECOND;
@@ -722,7 +782,7 @@ static void check_drains(History *h)
             lh_fleet_replica_placeable(fleet(h->world), replica))
             fail_msg("seed %u: %s is still there", h->seed, (char *)left->pdata[i]);
     }
-    del(h->world, policy);
+    leave_node(h, name, FALSE);
     settle(h->world);
 }
 
@@ -739,7 +799,7 @@ static void check_converges(History *h)
     check_wanted(h);
     check_restores(h);
     check_assigned_once(h);
-    check_drains(h);
+    check_leaving(h);
     check_rebuilt(h);
     for (int round = 0; (wake = next_wake(h->world)) != 0; round++) {
         if (round > 2000)
@@ -754,7 +814,7 @@ static void check_converges(History *h)
         assert_nothing_to_do(h->world, (*c)->name);
 }
 
-static guint run_seed(guint seed, guint *moved)
+static guint run_seed(guint seed, guint *moved, guint *failed)
 {
     History h = {
         .world = world_new(), .rand = g_rand_new_with_seed(seed), .seed = seed, .next_node = 1};
@@ -769,24 +829,28 @@ static guint run_seed(guint seed, guint *moved)
     world_free(h.world);
     g_rand_free(h.rand);
     *moved += h.moved;
+    *failed += h.failed;
     return h.work;
 }
 
 static void random_histories(void **state)
 {
     const char *one = g_getenv("LEASEHOLD_SEED");
-    guint work = 0, moved = 0;
+    guint work = 0, moved = 0, failed = 0;
 
     (void)state;
     if (one != NULL) {
-        run_seed((guint)atoi(one), &moved);
+        run_seed((guint)atoi(one), &moved, &failed);
         return;
     }
     for (guint seed = 1; seed <= SEEDS; seed++)
-        work += run_seed(seed, &moved);
+        work += run_seed(seed, &moved, &failed);
     /* Too little work would prove nothing. */
     assert_true(work > SEEDS * 100);
+    print_message("# %u groups, %u copies moved away, %u from nodes in failure\n", work, moved,
+                  failed);
     assert_true(moved >= 10);
+    assert_true(failed >= 5);
 }
 
 int main(void)

@@ -69,8 +69,12 @@ static void any_leader_goes_on_where_the_last_stopped(void **state)
             g_free(names[n]);
         }
         fail_over(world);
-        g_autofree char *first = wanted(world);
-        assert_string_equal(first, "roots 0/0 |"); /* nothing else before that */
+        g_autofree char *nothing = wanted(world);
+        assert_string_equal(nothing, ""); /* before the roots are known */
+        observe(world, LH_CLEANER_ROOTS, "{\"at\":%" PRId64 ",\"uris\":[\"" ROOT "\"]}",
+                world->now_ms);
+        assert_true(wants(world, "look."));
+        assert_false(wants(world, "delete.")); /* nor before it has looked itself */
         all_well(world);
         assert_true(wants(world, "delete.old-000 "));
     }
@@ -285,12 +289,12 @@ static void nothing_outside_the_roots(void **state)
     assert_keeps(world);
     assert_string_equal(condition_of(world, "snapshots/out/" C, "Deletable")->reason,
                         "NotBelowRoot");
-    observe(world, "roots", "{\"at\":%" PRId64 "}", world->now_ms); /* no roots at all */
+    observe(world, LH_CLEANER_ROOTS, "{\"at\":%" PRId64 "}", world->now_ms); /* no roots at all */
     put_snapshot(world, "old", "s", T0 - DAY, 10);
     assert_keeps(world);
     assert_null(condition_of(world, "snapshots/out/" C, "Deletable"));
-    observe(world, "roots", "%s", ""); /* not known: what was said stays */
-    observe(world, "roots", "%s", "");
+    observe(world, LH_CLEANER_ROOTS, "%s", ""); /* not known: what was said stays */
+    observe(world, LH_CLEANER_ROOTS, "%s", "");
     assert_keeps(world);
 }
 
@@ -301,7 +305,7 @@ static void roots_that_become_known_are_for_all(void **state)
     g_autoptr(World) world = world_with(1, 0);
 
     (void)state;
-    observe(world, "roots", "%s", "");
+    observe(world, LH_CLEANER_ROOTS, "%s", "");
     put(world, "published/snapshots/final",
         "{\"service\":\"s\",\"startTime\":1,\"endTime\":2,\"sizeBytes\":1,\"uri\":\"s3://other/x/\"}");
     put(world, "published/snapshots/live",

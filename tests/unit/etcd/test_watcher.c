@@ -165,11 +165,16 @@ static void start_open(Fixture *f, gint64 cursor)
     expect(f, "opened\n");
 }
 
-/* The watcher asks whether @key was put at @revision; etcd has it at @present then (0: not at all). */
-static void answer_witness(Fixture *f, const char *key, gint64 revision, gint64 present)
+/* The watcher asks whether @key was put at @revision; etcd has @value of @present then (0: not at all). */
+static void answer_witness_value(Fixture *f, const char *key, gint64 revision, gint64 present,
+                                 const char *value)
 {
     const ScriptCall *call = script_peek(f->etcd, S_RANGE);
-    LhKv kv = {.key = key, .key_len = strlen(key), .mod_rev = present};
+    LhKv kv = {.key = key,
+               .key_len = strlen(key),
+               .value = value,
+               .value_len = strlen(value),
+               .mod_rev = present};
     LhRangeReply reply = {.header = {.cluster_id = CLUSTER, .revision = 1000000},
                           .kvs = &kv,
                           .n_kvs = present == 0 ? 0 : 1,
@@ -178,6 +183,11 @@ static void answer_witness(Fixture *f, const char *key, gint64 revision, gint64 
     assert_int_equal(call->revision, revision);
     assert_false(call->serializable);
     script_answer_range(f->etcd, &reply);
+}
+
+static void answer_witness(Fixture *f, const char *key, gint64 revision, gint64 present)
+{
+    answer_witness_value(f, key, revision, present, "");
 }
 
 static void from_now_on_means_after_the_created_reply(void **state)
@@ -218,7 +228,9 @@ static void resumes_after_the_last_whole_revision(void **state)
     assert_int_equal(f->etcd->stream->start_revision, 7);
     script_created(f->etcd, 6);
     answer_witness(f, "c", 6, 6);
-    expect(f, "interrupted\nopened\n");
+    expect(f, "interrupted\n");
+    answer_witness(f, "b", 5, 5);
+    expect(f, "opened\n");
 }
 
 static void the_headers_revision_is_no_progress(void **state)
@@ -390,7 +402,7 @@ static void progress_is_believed_only_if_trusted(void **state)
     expect(f, "");
     script_close(f->etcd);
     pass(f, 100);
-    assert_int_equal(f->etcd->stream->start_revision, 51);
+    assert_int_equal(f->etcd->stream->start_revision, 5);
 }
 
 static void canceled_without_compaction_is_tried_again(void **state)
@@ -420,12 +432,15 @@ static void resume_after(Fixture *f, gboolean deletion)
     LhEtcdEvent event = {.is_delete = deletion,
                          .kv = {.key = "a", .key_len = 1, .value = "", .mod_rev = 9}};
     start_open(f, 5);
+    if (deletion)
+        send(f, FALSE, 9, REVISIONS(5));
     script_reply(f->etcd, (LhWatchReply){.header.revision = 9, .events = &event, .n_events = 1});
     script_close(f->etcd);
     pass(f, 100);
     assert_int_equal(f->etcd->stream->start_revision, 10);
     script_created(f->etcd, 50);
-    expect(f, "events a@9 |9\ninterrupted\n");
+    expect(f, deletion ? "events a@5 |5\nevents a@9 |9\ninterrupted\n"
+                       : "events a@9 |9\ninterrupted\n");
 }
 
 static void a_put_of_another_history_is_lost(void **state)
@@ -435,6 +450,33 @@ static void a_put_of_another_history_is_lost(void **state)
     send(f, FALSE, 50, REVISIONS(12));
     expect(f, "");
     answer_witness(f, "a", 9, 3);
+    expect(f, "lost 0\n");
+}
+
+/* What is written again and again is easily written at the same revision in both. */
+static void another_value_at_the_same_revision_is_lost(void **state)
+{
+    Fixture *f = *state;
+    resume_after(f, FALSE);
+    answer_witness_value(f, "a", 9, 9, "another");
+    expect(f, "lost 0\n");
+}
+
+/* The last event is the same in both histories, the one before it is not. */
+static void the_revisions_before_the_last_are_proved_too(void **state)
+{
+    Fixture *f = *state;
+    start_open(f, 5);
+    send(f, FALSE, 8, REVISIONS(5, 6, 7, 7));
+    send(f, FALSE, 8, REVISIONS(8));
+    script_close(f->etcd);
+    pass(f, 100);
+    script_created(f->etcd, 50);
+    expect(f, "events a@5 b@6 c@7 d@7 |7\nevents a@8 |8\ninterrupted\n");
+    answer_witness(f, "a", 8, 8);
+    answer_witness(f, "d", 7, 7);
+    expect(f, "");
+    answer_witness(f, "b", 6, 3);
     expect(f, "lost 0\n");
 }
 
@@ -453,7 +495,57 @@ static void a_deletion_is_proved_by_what_was_there_before(void **state)
     answer_witness(f, "a", 9, 0);
     expect(f, "");
     answer_witness(f, "a", 8, 4);
+    expect(f, "");
+    answer_witness(f, "a", 5, 5);
     expect(f, "opened\n");
+}
+
+/* Which keys were deleted is not known; any history may have deleted this one. */
+static void deletions_alone_prove_nothing(void **state)
+{
+    Fixture *f = *state;
+    LhEtcdEvent event = {.is_delete = TRUE, .kv = {.key = "a", .key_len = 1, .mod_rev = 9}};
+    start_open(f, 5);
+    script_reply(f->etcd, (LhWatchReply){.header.revision = 9, .events = &event, .n_events = 1});
+    script_close(f->etcd);
+    pass(f, 100);
+    script_created(f->etcd, 50);
+    expect(f, "events a@9 |9\ninterrupted\nlost 10\n");
+}
+
+/* Progress says that there is nothing up to 50, and another history has something there. */
+static void it_resumes_after_the_last_event(void **state)
+{
+    Fixture *f = *state;
+    start(f, 5, TRUE);
+    script_created(f->etcd, 5);
+    send(f, FALSE, 9, REVISIONS(9));
+    script_reply(f->etcd, (LhWatchReply){.header.revision = 50, .progress = TRUE});
+    script_close(f->etcd);
+    pass(f, 100);
+    expect(f, "opened\nevents a@9 |9\nevents |50\ninterrupted\n");
+    assert_int_equal(f->etcd->stream->start_revision, 10);
+    script_created(f->etcd, 60);
+    answer_witness(f, "a", 9, 9);
+    expect(f, "opened\n");
+    send(f, FALSE, 60, REVISIONS(30));
+    expect(f, "lost 51\n");
+}
+
+/* A list that is followed, and a stream that was interrupted before its first event. */
+static void a_list_without_a_proof_is_made_again(void **state)
+{
+    Fixture *f = *state;
+    static const LhWatcherFuncs funcs = {
+        .opened = on_opened, .events = on_events, .interrupted = on_interrupted, .lost = on_lost};
+    const LhWatcherOptions options = {
+        .key = "/p/", .range_end = "/p0", .start_revision = 5, .listed = TRUE};
+    f->watcher = lh_watcher_start(f->env, &f->etcd->base, &options, &funcs, f);
+    script_created(f->etcd, 5);
+    script_close(f->etcd);
+    pass(f, 100);
+    script_created(f->etcd, 50);
+    expect(f, "opened\ninterrupted\nlost 5\n");
 }
 
 static void a_deletion_of_another_history_is_lost(void **state)
@@ -639,13 +731,19 @@ static void play(Fixture *f, const History *history)
     }
 }
 
+/* The last event of each of the last three revisions. */
 static void prove(Fixture *f, const History *history)
 {
-    if (history->delivered == 0)
-        return;
-    g_autofree char *name = g_strdup_printf("k%zu", history->delivered - 1);
-    gint64 revision = g_array_index(history->revisions, gint64, history->delivered - 1);
-    answer_witness(f, name, revision, revision);
+    gint64 proved = 0;
+    for (gsize i = history->delivered, n = 0; i-- > 0 && n < 3;) {
+        gint64 revision = g_array_index(history->revisions, gint64, i);
+        if (revision == proved)
+            continue;
+        g_autofree char *name = g_strdup_printf("k%zu", i);
+        answer_witness(f, name, revision, revision);
+        proved = revision;
+        n++;
+    }
 }
 
 static void any_fragmentation_and_any_closing(void **state)
@@ -679,9 +777,14 @@ int main(void)
         TEST(closed_before_created_begins_from_now_again),
         TEST(resumes_after_the_last_whole_revision),
         TEST(a_put_of_another_history_is_lost),
+        TEST(another_value_at_the_same_revision_is_lost),
+        TEST(the_revisions_before_the_last_are_proved_too),
         TEST(a_put_that_was_never_there_is_lost),
         TEST(a_deletion_is_proved_by_what_was_there_before),
         TEST(a_deletion_of_another_history_is_lost),
+        TEST(deletions_alone_prove_nothing),
+        TEST(it_resumes_after_the_last_event),
+        TEST(a_list_without_a_proof_is_made_again),
         TEST(catching_up_in_another_history_is_lost),
         TEST(what_comes_before_the_proof_is_delivered_after_it),
         TEST(a_witness_that_was_compacted_proves_nothing),

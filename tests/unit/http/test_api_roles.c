@@ -413,6 +413,104 @@ static void test_watch_of_status(void **state)
     client_drop(m, other);
 }
 
+static guint count_of(const char *text, const char *words)
+{
+    guint n = 0;
+    for (const char *at = text; (at = strstr(at, words)) != NULL; at++)
+        n++;
+    return n;
+}
+
+/* A recovery task's state and a seed's follow from orders and answers, a restore's from its progress. */
+static void test_watch_of_what_follows(void **state)
+{
+    static const struct {
+        const char *plural, *key, *value, *says;
+    } rows[] = {
+        {"recoverytasks", "decided/retries/recovery/t",
+         "{\"attempt\":1,\"notBefore\":1,\"message\":\"m\",\"parked\":true}",
+         "\"state\":\"Parked\""},
+        {"recoverytasks", "decided/assignments/recovery/n-00000001/u",
+         "{\"action\":\"load\",\"since\":1000,\"controller\":\"recovery-assigner\",\"epoch\":1,"
+         "\"rule\":\"r\",\"reason\":\"because\",\"partition\":\"p\",\"startOffset\":3,"
+         "\"endOffset\":4}",
+         "\"owner\":\"n-00000001\""},
+        {"seeds", "decided/retries/manager/a",
+         "{\"attempt\":1,\"notBefore\":1,\"message\":\"m\",\"parked\":true}", "\"name\":\"a\""},
+        {"restores", "decided/restoreprogress/r",
+         "{\"phase\":\"Active\",\"observedRevision\":1,\"replicas\":3,\"live\":2}", "\"live\":2"},
+    };
+    Manager *m = *state;
+    Client *clients[G_N_ELEMENTS(rows)];
+    store(m, "published/recoverytasks/t",
+          "{\"partition\":\"p\",\"startOffset\":1,\"endOffset\":2}");
+    store(m, "published/recoverytasks/u",
+          "{\"partition\":\"p\",\"startOffset\":3,\"endOffset\":4}");
+    store(m, "desired/seeds/a", "{\"spec\":{\"url\":\"http://a\"}}");
+    store(m, "desired/restores/r", "{\"spec\":{\"snapshots\":[\"s\"]}}");
+    expect(m, "GET", "/v1/seeds/a", NULL, 200, "\"Valid\"");
+    store(m, "desired/settings/all", "{\"spec\":{\"paused\":true}}");
+    expect(m, "GET", "/v1/settings/all", NULL, 200, "\"Valid\"");
+    for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+        g_autofree char *ask = g_strdup_printf(
+            "GET /v1/%s?watch=true HTTP/1.1\nAuthorization: Bearer viewer", rows[i].plural);
+        clients[i] = client_new(m->f);
+        client_ask(m->f, clients[i], ask, NULL);
+        wait_for(reply_body(clients[i]) != NULL);
+    }
+    for (guint i = 0; i < G_N_ELEMENTS(rows); i++)
+        store(m, rows[i].key, rows[i].value);
+    for (guint i = 0; i < G_N_ELEMENTS(rows); i++)
+        wait_for(strstr(clients[i]->in->str, rows[i].says) != NULL);
+    /* What is nobody's is no event. */
+    store(m, "decided/retries/recovery/none", "{\"attempt\":1,\"notBefore\":1,\"message\":\"m\"}");
+    store(m, "decided/retries/cache/t", "{\"attempt\":1,\"notBefore\":1,\"message\":\"cached\"}");
+    store(m, "decided/retries/recovery/t",
+          "{\"attempt\":2,\"notBefore\":1,\"message\":\"again\",\"parked\":true}");
+    wait_for(count_of(clients[0]->in->str, "event: PUT") == 3);
+    assert_int_equal(count_of(clients[2]->in->str, "event: PUT"), 1);
+    for (guint i = 0; i < G_N_ELEMENTS(rows); i++)
+        client_drop(m, clients[i]);
+}
+
+/* How many replicas of it are live is shown, and whoever watches it sees it change: once for each. */
+static void test_watch_of_replicas(void **state)
+{
+    static const char item[] = "actual/items/cache/n-00000001/a.b.default.0";
+    Manager *m = *state;
+    store(m, "desired/settings/all", "{\"spec\":{\"paused\":true}}");
+    expect(m, "GET", "/v1/settings/all", NULL, 200, "\"Valid\"");
+    store(m, "published/snapshots/a.b",
+          "{\"service\":\"x\",\"partition\":\"p\",\"startTime\":1000,\"endTime\":2000,"
+          "\"sizeBytes\":1,\"uri\":\"s3://b/a/\"}");
+    Client *client = client_new(m->f);
+    client_ask(m->f, client, "GET /v1/snapshots?watch=true HTTP/1.1\nAuthorization: Bearer viewer",
+               NULL);
+    wait_for(reply_body(client) != NULL);
+    store(m, "decided/replicas/a.b.default.0",
+          "{\"snapshot\":\"a.b\",\"service\":\"x\",\"set\":\"default\",\"ordinal\":0,"
+          "\"createdAt\":1000,\"expiresAt\":32500000000000}");
+    wait_for(strstr(client->in->str, "\"replicas\":1,\"replicasLive\":0") != NULL);
+    store(m, "decided/assignments/cache/n-00000001/a.b.default.0",
+          "{\"action\":\"load\",\"since\":1000,\"controller\":\"cache-assigner\",\"epoch\":1,"
+          "\"rule\":\"r\",\"reason\":\"because\",\"snapshot\":\"a.b\",\"uri\":\"s3://b/a/\","
+          "\"sizeBytes\":1,\"set\":\"default\"}");
+    const LhObject *order = NULL;
+    wait_for((order = lh_mirror_get(m->mirror, LH_KIND_ASSIGNMENT,
+                                    "cache/n-00000001/a.b.default.0")) != NULL);
+    for (guint i = 0; i < 3; i++) {
+        g_autofree char *value = g_strdup_printf(
+            "{\"state\":\"%s\",\"since\":%u,\"assignment\":%" G_GINT64_FORMAT
+            ",\"bytesDone\":%u,\"bytesTotal\":3}",
+            i == 2 ? "live" : "loading", i == 2 ? 2000 : 1000, order->mod_rev, i);
+        store(m, item, value);
+    }
+    wait_for(strstr(client->in->str, "\"replicas\":1,\"replicasLive\":1") != NULL);
+    assert_int_equal(count_of(client->in->str, "event: PUT"), 3); /* bytes that come are no event */
+    expect(m, "GET", "/v1/snapshots/a.b", NULL, 200, "\"replicasLive\":1");
+    client_drop(m, client);
+}
+
 /* ---- docs ---- */
 
 static Client *ask_docs(Manager *m, const char *method, const char *path, const char *tag)
@@ -483,11 +581,18 @@ static void test_page(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        manager_case(test_routes),           manager_case(test_restores_are_created),
-        manager_case(test_refused_writes),   manager_case(test_rebalance_creates),
-        manager_case(test_rebalance_keeps),  manager_case(test_rebalance_refuses),
-        manager_case(test_config_is_hidden), manager_case(test_crawl_status),
-        manager_case(test_watch_of_status),  manager_case(test_docs),
+        manager_case(test_routes),
+        manager_case(test_restores_are_created),
+        manager_case(test_refused_writes),
+        manager_case(test_rebalance_creates),
+        manager_case(test_rebalance_keeps),
+        manager_case(test_rebalance_refuses),
+        manager_case(test_config_is_hidden),
+        manager_case(test_crawl_status),
+        manager_case(test_watch_of_status),
+        manager_case(test_watch_of_what_follows),
+        manager_case(test_watch_of_replicas),
+        manager_case(test_docs),
         cmocka_unit_test(test_page),
     };
     return cmocka_run_group_tests_name("http/api_roles", tests, NULL, NULL);

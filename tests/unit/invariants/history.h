@@ -36,7 +36,7 @@ typedef struct {
     gint64 order;   /* revision of the assignment of ITEM */
 } History;
 
-static History *history_new(void)
+static inline History *history_new(void)
 {
     History *h = g_new0(History, 1);
     h->recorded = recorded_new(PREFIX);
@@ -47,7 +47,7 @@ static History *history_new(void)
     return h;
 }
 
-static void history_free(History *h)
+static inline void history_free(History *h)
 {
     g_assert(h->events->len == 0);
     recorded_free(h->recorded);
@@ -57,12 +57,13 @@ static void history_free(History *h)
 }
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(History, history_free)
 
-static void history_wait(History *h, gint64 ms)
+static inline void history_wait(History *h, gint64 ms)
 {
     h->now_ms += ms;
 }
 
-static void put_bytes(History *h, gint64 lease, const char *key, const char *value, gsize len)
+static inline void put_bytes(History *h, gint64 lease, const char *key, const char *value,
+                             gsize len)
 {
     HistoryKey *known = g_hash_table_lookup(h->keys, key);
     if (known == NULL) {
@@ -86,7 +87,7 @@ static void put_bytes(History *h, gint64 lease, const char *key, const char *val
 
 /* Adds to the transaction; @lease 0: none. */
 G_GNUC_PRINTF(4, 5)
-static void put(History *h, gint64 lease, const char *key, const char *format, ...)
+static inline void put(History *h, gint64 lease, const char *key, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -95,7 +96,7 @@ static void put(History *h, gint64 lease, const char *key, const char *format, .
     put_bytes(h, lease, key, value, strlen(value));
 }
 
-static void del(History *h, const char *key)
+static inline void del(History *h, const char *key)
 {
     assert_true(g_hash_table_remove(h->keys, key));
     char *whole = g_strconcat(PREFIX, key, NULL);
@@ -106,7 +107,7 @@ static void del(History *h, const char *key)
 }
 
 /* One revision, some time after the last one; returns it. */
-static gint64 commit(History *h)
+static inline gint64 commit(History *h)
 {
     history_wait(h, 10);
     h->revision++;
@@ -122,7 +123,7 @@ static gint64 commit(History *h)
 }
 
 /* As when nobody renews it any more. */
-static gint64 end_lease(History *h, gint64 lease)
+static inline gint64 end_lease(History *h, gint64 lease)
 {
     g_autoptr(GPtrArray) gone = g_ptr_array_new_with_free_func(g_free);
     GHashTableIter iter;
@@ -136,7 +137,7 @@ static gint64 end_lease(History *h, gint64 lease)
     return commit(h);
 }
 
-static gint64 lead(History *h, const char *controller, gint64 lease)
+static inline gint64 lead(History *h, const char *controller, gint64 lease)
 {
     g_autofree char *key = g_strdup_printf("leaders/%s/%016" G_GINT64_MODIFIER "x", controller,
                                            (guint64)lease);
@@ -144,7 +145,7 @@ static gint64 lead(History *h, const char *controller, gint64 lease)
     return commit(h);
 }
 
-static void lead_all(History *h, gint64 lease)
+static inline void lead_all(History *h, gint64 lease)
 {
     lead(h, "admission", lease);
     lead(h, "replica-creator", lease);

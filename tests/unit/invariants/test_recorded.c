@@ -1,18 +1,11 @@
 /*
  * Histories that each break one promise: exactly the group that keeps it complains. And good ones, of which
- * nothing is said.
+ * nothing is said. Snapshots: test_recorded_data.c; drains and seeds: test_recorded_moves.c.
  */
 #include "tests/unit/api/samples.h"
-#include "tests/unit/invariants/history.h"
+#include "tests/unit/invariants/wrong.h"
 
 #include <unistd.h>
-
-typedef struct {
-    const char *name;
-    InvGroupId group;
-    const char *says; /* part of the first violation */
-    void (*go_wrong)(History *h);
-} Wrong;
 
 /* ---- fence ---- */
 
@@ -131,360 +124,6 @@ static void two_epochs_at_once(History *h)
     commit(h);
 }
 
-/* ---- placement ---- */
-
-static void assigned_twice(History *h)
-{
-    put_order(h, NODE_B, "s1", 0, 400, "load");
-    commit(h);
-}
-
-static void two_of_a_snapshot(History *h)
-{
-    create_replica(h, "s1", 1);
-    put_order(h, NODE_A, "s1", 1, 400, "load");
-    commit(h);
-}
-
-static void beyond_capacity(History *h)
-{
-    publish(h, "s2", 501);
-    create_replica(h, "s2", 0);
-    put_order(h, NODE_A, "s2", 0, 501, "load");
-    commit(h);
-}
-
-static void no_replica(History *h)
-{
-    publish(h, "s2", 100);
-    put_order(h, NODE_B, "s2", 0, 100, "load");
-    commit(h);
-}
-
-static void no_snapshot(History *h)
-{
-    create_replica(h, "s1", 1);
-    del(h, "published/snapshots/s1");
-    commit(h);
-    put_order(h, NODE_B, "s1", 1, 400, "load");
-    commit(h);
-}
-
-static void another_size(History *h)
-{
-    create_replica(h, "s1", 1);
-    put_order(h, NODE_B, "s1", 1, 399, "load");
-    commit(h);
-}
-
-static void another_set(History *h)
-{
-    register_node(h, "node-c-0000000c", "node-c", 0xc, "extra");
-    create_replica(h, "s1", 1);
-    put_order(h, "node-c-0000000c", "s1", 1, 400, "load");
-    commit(h);
-}
-
-static void not_registered(History *h)
-{
-    end_lease(h, LEASE_B);
-    create_replica(h, "s1", 1);
-    put_order(h, NODE_B, "s1", 1, 400, "load");
-    commit(h);
-}
-
-static void taken_without_answer(History *h)
-{
-    del(h, ON(NODE_A) ITEM);
-    commit(h);
-}
-
-/* It counts only when it names the order's revision. */
-static void taken_by_an_old_answer(History *h)
-{
-    accept_spec(h, "services/svc",
-                "{\"owner\":\"t\",\"cache\":{\"window\":\"1h\",\"replicas\":0}}");
-    del(h, "actual/search/cache/" NODE_A "/s1");
-    put_item(h, LEASE_A, NODE_A, ITEM, "failed", h->order);
-    commit(h);
-    put_order(h, NODE_A, "s1", 0, 400, "evict");
-    commit(h);
-    del(h, ON(NODE_A) ITEM);
-    commit(h);
-}
-
-static void taken_within_grace(History *h)
-{
-    end_lease(h, LEASE_A);
-    history_wait(h, 27000);
-    del(h, ON(NODE_A) ITEM);
-    commit(h);
-}
-
-static void load_again_too_soon(History *h)
-{
-    create_replica(h, "s1", 1);
-    put(h, 0, "decided/retries/cache/s1.default.1",
-        "{\"attempt\":1,\"notBefore\":%" G_GINT64_FORMAT "}", h->now_ms + 10000);
-    commit(h);
-    put_order(h, NODE_B, "s1", 1, 400, "load");
-    commit(h);
-}
-
-static void on_a_cordoned_node(History *h)
-{
-    accept_spec(h, "nodepolicies/cache/node-b", "{\"cordon\":true}");
-    history_wait(h, 70000);
-    create_replica(h, "s1", 1);
-    put_order(h, NODE_B, "s1", 1, 400, "load");
-    commit(h);
-}
-
-/* ---- a drain ---- */
-
-static void put_move(History *h, const char *node, const char *rule)
-{
-    g_autofree char *key = g_strdup_printf(ON("%s") ITEM, node);
-    put(h, 0, key,
-        "{\"action\":\"evict\",\"controller\":\"cache-evictor\",\"epoch\":%" G_GINT64_FORMAT
-        ",\"rule\":\"%s\",\"snapshot\":\"s1\",\"uri\":\"s3://bucket/s1/\",\"sizeBytes\":400,"
-        "\"set\":\"default\"}",
-        h->evictor, rule);
-    commit(h);
-}
-
-/* It is live on node a, which is drained, and on its way to node b. */
-static gint64 moving(History *h)
-{
-    accept_spec(h, "nodepolicies/cache/node-a", "{\"drain\":true}");
-    put_order(h, NODE_B, "s1", 0, 400, "load");
-    gint64 order = commit(h);
-    put_item(h, LEASE_B, NODE_B, ITEM, "loading", order);
-    commit(h);
-    return order;
-}
-
-static void moved(History *h)
-{
-    put_item(h, LEASE_B, NODE_B, ITEM, "live", moving(h));
-    put_search(h, LEASE_B, NODE_B, "s1");
-    commit(h);
-}
-
-static void drained_and_nowhere_else(History *h)
-{
-    accept_spec(h, "nodepolicies/cache/node-a", "{\"drain\":true}");
-    put_move(h, NODE_A, "drained");
-}
-
-static void drained_while_it_loads_elsewhere(History *h)
-{
-    moving(h);
-    put_move(h, NODE_A, "drained");
-}
-
-static void doubled_and_left_on_the_drained(History *h)
-{
-    moved(h);
-    put_move(h, NODE_B, "doubled");
-}
-
-static void drained_while_paused(History *h)
-{
-    moved(h);
-    accept_spec(h, "services/svc", "{\"owner\":\"t\",\"paused\":true}");
-    put_move(h, NODE_A, "drained");
-}
-
-/* ---- seeds ---- */
-
-#define MANAGER(letter) "m" letter "-0000000" letter
-
-static void join_manager(History *h, const char *id, gint64 lease)
-{
-    g_autofree char *key = g_strconcat("actual/nodes/manager/", id, NULL);
-    g_autofree char *name = g_strndup(id, strlen(id) - 9);
-    put(h, lease, key,
-        "{\"name\":\"%s\",\"lease\":\"%016" G_GINT64_MODIFIER "x\",\"leaseTtl\":\"10s\"}", name,
-        (guint64)lease);
-    commit(h);
-}
-
-/* Adds to the transaction. */
-static void put_claim(History *h, const char *id)
-{
-    put(h, 0, "decided/status/throttles/slow/seed-allocator", "{\"owner\":\"%s\"}", id);
-}
-
-/* Adds to the transaction. */
-static void put_seed(History *h, const char *id, const char *seed, const char *action)
-{
-    g_autofree char *key = g_strdup_printf("decided/assignments/manager/%s/%s", id, seed);
-    put(h, 0, key,
-        "{\"action\":\"%s\",\"controller\":\"seed-allocator\",\"epoch\":%" G_GINT64_FORMAT
-        ",\"seed\":{\"url\":\"http://x/\",\"throttle\":{\"name\":\"slow\",\"requests\":1}}}",
-        action, h->epoch);
-}
-
-static void say_seed(History *h, gint64 lease, const char *id, const char *seed, const char *state,
-                     gint64 order)
-{
-    g_autofree char *key = g_strdup_printf("actual/items/manager/%s/%s", id, seed);
-    put(h, lease, key, "{\"state\":\"%s\",\"assignment\":%" G_GINT64_FORMAT "}", state, order);
-    commit(h);
-}
-
-/* Seed a of policy slow is ordered to leave manager a. */
-static gint64 seed_leaves(History *h)
-{
-    h->epoch = lead(h, "seed-allocator", LEADERS);
-    join_manager(h, MANAGER("a"), 0x1a);
-    join_manager(h, MANAGER("b"), 0x1b);
-    put_claim(h, MANAGER("a"));
-    put_seed(h, MANAGER("a"), "a", "load");
-    say_seed(h, 0x1a, MANAGER("a"), "a", "live", commit(h));
-    put_seed(h, MANAGER("a"), "a", "evict");
-    return commit(h);
-}
-
-static void a_policy_on_two_managers(History *h)
-{
-    seed_leaves(h);
-    put_claim(h, MANAGER("b"));
-    put_seed(h, MANAGER("b"), "b", "load");
-    commit(h);
-}
-
-static void a_seed_on_two_managers(History *h)
-{
-    gint64 order = seed_leaves(h);
-    say_seed(h, 0x1a, MANAGER("a"), "a", "evicted", order);
-    put_claim(h, MANAGER("b"));
-    put_seed(h, MANAGER("b"), "a", "load");
-    commit(h);
-}
-
-static void a_policy_that_nobody_claimed(History *h)
-{
-    gint64 order = seed_leaves(h);
-    say_seed(h, 0x1a, MANAGER("a"), "a", "evicted", order);
-    put_seed(h, MANAGER("b"), "b", "load");
-    commit(h);
-}
-
-static void an_eviction_taken_back(History *h)
-{
-    seed_leaves(h);
-    put_seed(h, MANAGER("a"), "a", "load");
-    commit(h);
-}
-
-/* ---- retention ---- */
-
-static void evicted_while_wanted(History *h)
-{
-    put_order(h, NODE_A, "s1", 0, 400, "evict");
-    commit(h);
-}
-
-static void evicted_before_its_window_ends(History *h)
-{
-    history_wait(h, 3600 * 1000 - 5000);
-    evicted_while_wanted(h);
-}
-
-static void replica_goes_while_wanted(History *h)
-{
-    create_replica(h, "s1", 1);
-    del(h, "decided/replicas/s1.default.1");
-    commit(h);
-}
-
-static void replica_goes_while_assigned(History *h)
-{
-    accept_spec(h, "services/svc",
-                "{\"owner\":\"t\",\"cache\":{\"window\":\"1h\",\"replicas\":0}}");
-    del(h, "decided/replicas/" ITEM);
-    commit(h);
-}
-
-static void replica_of_no_snapshot(History *h)
-{
-    create_replica(h, "s9", 0);
-}
-
-static void replica_of_a_snapshot_that_is_deleted(History *h)
-{
-    put(h, 0, "decided/deletions/s1",
-        "{\"uri\":\"s3://bucket/s1/\",\"snapshotRevision\":5,\"decidedAt\":6}");
-    recorded_by_hand(h->recorded, commit(h));
-    create_replica(h, "s1", 1);
-}
-
-static void replica_of_no_service(History *h)
-{
-    put(h, 0, "published/snapshots/s2",
-        "{\"service\":\"nobodys\",\"startTime\":1,\"endTime\":%" G_GINT64_FORMAT
-        ",\"sizeBytes\":1,\"uri\":\"s3://bucket/s2/\"}",
-        T0);
-    commit(h);
-    put(h, 0, "decided/replicas/s2.default.0",
-        "{\"snapshot\":\"s2\",\"service\":\"nobodys\",\"set\":\"default\",\"ordinal\":0,"
-        "\"expiresAt\":%" G_GINT64_FORMAT "}",
-        T0 + 3600 * 1000);
-    commit(h);
-}
-
-static void replica_of_a_paused_service(History *h)
-{
-    accept_spec(h, "services/svc", "{\"owner\":\"t\",\"paused\":true}");
-    create_replica(h, "s1", 1);
-}
-
-static void replica_too_many(History *h)
-{
-    create_replica(h, "s1", 2);
-}
-
-static void replica_expired_long_ago(History *h)
-{
-    history_wait(h, 3600 * 1000 + 10000);
-    create_replica(h, "s1", 1);
-}
-
-static void replica_expires_wrongly(History *h)
-{
-    put(h, 0, "decided/replicas/s1.default.1",
-        "{\"snapshot\":\"s1\",\"service\":\"svc\",\"set\":\"default\",\"ordinal\":1,"
-        "\"createdAt\":%" G_GINT64_FORMAT ",\"expiresAt\":%" G_GINT64_FORMAT "}",
-        h->now_ms, T0 + 3600 * 1000 + 1);
-    commit(h);
-}
-
-/* @n further snapshots on node b, each live; then all are not wanted any more, and ordered away. */
-static void masses(History *h, guint n)
-{
-    for (guint i = 0; i < n; i++) {
-        g_autofree char *snapshot = g_strdup_printf("m%u", i);
-        publish(h, snapshot, 10);
-        create_replica(h, snapshot, 0);
-        put_order(h, NODE_B, snapshot, 0, 10, "load");
-        commit(h);
-    }
-    accept_spec(h, "services/svc",
-                "{\"owner\":\"t\",\"cache\":{\"window\":\"1h\",\"replicas\":0}}");
-    for (guint i = 0; i < n; i++) {
-        g_autofree char *snapshot = g_strdup_printf("m%u", i);
-        put_order(h, NODE_B, snapshot, 0, 10, "evict");
-        commit(h);
-    }
-}
-
-static void evicted_in_masses(History *h)
-{
-    masses(h, 13);
-}
-
 /* ---- protocol ---- */
 
 static void item_on_another_lease(History *h)
@@ -575,6 +214,14 @@ static void withdrawn_while_asked_for(History *h)
 
 /* ---- health ---- */
 
+static void taken_within_grace(History *h)
+{
+    end_lease(h, LEASE_A);
+    history_wait(h, 27000);
+    del(h, ON(NODE_A) ITEM);
+    commit(h);
+}
+
 static void say_failed(History *h)
 {
     put(h, 0, "decided/health/cache/" NODE_A, "{\"state\":\"failed\",\"leaseTtl\":\"10s\"}");
@@ -637,64 +284,6 @@ static void the_beginning_is_missing(History *h)
     commit(h);
 }
 
-/* ---- monitor ---- */
-
-static void put_timed_order(History *h, const char *action, const char *controller, gint64 epoch)
-{
-    put(h, 0, ON(NODE_B) "s1.default.1",
-        "{\"action\":\"%s\",\"since\":%" G_GINT64_FORMAT
-        ",\"controller\":\"%s\",\"epoch\":%" G_GINT64_FORMAT
-        ",\"snapshot\":\"s1\",\"uri\":\"s3://bucket/s1/\",\"sizeBytes\":400,\"set\":\"default\"}",
-        action, h->now_ms, controller, epoch);
-}
-
-/* s1.default.1 on the second node, ordered now; in @state after @minutes, when it is taken back. */
-static gint64 taken_back(History *h, const char *state, gint64 minutes)
-{
-    gint64 epoch = lead(h, "cluster-monitor", LEADERS);
-    create_replica(h, "s1", 1);
-    put_timed_order(h, "load", "cache-assigner", h->epoch);
-    gint64 order = commit(h);
-    if (state != NULL) {
-        put_item(h, LEASE_B, NODE_B, "s1.default.1", state, order);
-        if (strcmp(state, "live") == 0)
-            put(h, LEASE_B, "actual/search/cache/" NODE_B "/s1",
-                "{\"snapshot\":\"s1\",\"replica\":\"s1.default.1\",\"node\":\"" NODE_B
-                "\",\"url\":\"http://x/\"}");
-        commit(h);
-    }
-    history_wait(h, minutes * 60000);
-    put_timed_order(h, "evict", "cluster-monitor", epoch);
-    commit(h);
-    return epoch;
-}
-
-static void taken_back_too_soon(History *h)
-{
-    taken_back(h, "loading", 29);
-}
-
-static void taken_back_while_live(History *h)
-{
-    taken_back(h, "live", 31);
-}
-
-static void taken_back_unanswered(History *h)
-{
-    taken_back(h, NULL, 31);
-}
-
-static void evicted_by_the_monitor(History *h)
-{
-    gint64 epoch = taken_back(h, "loading", 31);
-    put_timed_order(h, "evict", "cluster-monitor", epoch);
-    commit(h);
-}
-
-#define ROW(group, func, says)         \
-    {                                  \
-#func, INV_##group, says, func \
-    }
 static const Wrong wrongs[] = {
     ROW(FENCE, old_epoch, "of cache-assigner, whose oldest is"),
     ROW(FENCE, not_the_oldest, "of cache-assigner, whose oldest is"),
@@ -711,30 +300,7 @@ static const Wrong wrongs[] = {
     ROW(FENCE, event_of_nobody, "no controller may write this"),
     ROW(FENCE, evictor_loads, "cache-evictor orders load over nothing"),
     ROW(FENCE, two_epochs_at_once, "it was written by cache-assigner under epoch"),
-    ROW(PLACEMENT, two_of_a_snapshot, "two replicas of s1 are on node-a"),
-    ROW(PLACEMENT, beyond_capacity, "then node-a holds 901+0 of 1000 bytes"),
-    ROW(PLACEMENT, no_replica, "there is no such replica"),
-    ROW(PLACEMENT, no_snapshot, "there is no such snapshot to load"),
-    ROW(PLACEMENT, another_size, "is not what its replica and snapshot say"),
-    ROW(PLACEMENT, another_set, "its node is in set extra, not default"),
-    ROW(PLACEMENT, not_registered, "its node is not registered"),
-    ROW(PLACEMENT, taken_without_answer, "without an answer of its node, which is registered"),
-    ROW(PLACEMENT, taken_by_an_old_answer, "without an answer of its node, which is registered"),
     ROW(PLACEMENT, taken_within_grace, "within failureGrace"),
-    ROW(PLACEMENT, load_again_too_soon, "it failed 1 times and waits for another"),
-    ROW(PLACEMENT, on_a_cordoned_node, "its node has been cordoned for"),
-    ROW(RETENTION, evicted_while_wanted, "is ordered away, but wanted"),
-    ROW(RETENTION, evicted_before_its_window_ends, "is ordered away, but wanted"),
-    ROW(RETENTION, replica_goes_while_wanted, "is deleted, but wanted"),
-    ROW(RETENTION, replica_goes_while_assigned, "is deleted while a node has it"),
-    ROW(RETENTION, replica_of_no_snapshot, "its snapshot is not there"),
-    ROW(RETENTION, replica_of_a_snapshot_that_is_deleted, "its snapshot is being deleted"),
-    ROW(RETENTION, replica_of_no_service, "its service is not accepted"),
-    ROW(RETENTION, replica_of_a_paused_service, "its service is paused"),
-    ROW(RETENTION, replica_too_many, "its service wants no such replica"),
-    ROW(RETENTION, replica_expired_long_ago, "it has been expired for"),
-    ROW(RETENTION, replica_expires_wrongly, "its expiry is not endTime + window"),
-    ROW(RETENTION, evicted_in_masses, "is the 13. of"),
     ROW(PROTOCOL, item_on_another_lease, "does not hang on its node's registration"),
     ROW(PROTOCOL, answer_to_another_order, "of its assignment, which is at"),
     ROW(PROTOCOL, answer_goes_back, "answers an older assignment than before"),
@@ -752,58 +318,17 @@ static const Wrong wrongs[] = {
     ROW(HEALTH, failed_too_soon_beside_a_namesake, "ms after it went"),
     ROW(HEALTH, failed_and_back, "was failed, which is final; it is called healthy"),
     ROW(HEALTH, forgotten, "is forgotten before it failed"),
-    ROW(MONITOR, taken_back_too_soon, "ms after it was ordered"),
-    ROW(MONITOR, taken_back_while_live, "it is not loading"),
-    ROW(MONITOR, taken_back_unanswered, "it is not loading"),
-    ROW(MONITOR, evicted_by_the_monitor, "it was no load"),
-    ROW(DRAIN, assigned_twice, "s1.default.0 is assigned twice"),
-    ROW(DRAIN, drained_and_nowhere_else, "as drained, but no other live copy"),
-    ROW(DRAIN, drained_while_it_loads_elsewhere, "as drained, but no other live copy"),
-    ROW(DRAIN, doubled_and_left_on_the_drained, "as doubled, but no other live copy"),
-    ROW(DRAIN, drained_while_paused, "but its service is paused"),
-    ROW(SEEDS, a_policy_on_two_managers, "policy slow is on ma-0000000a too"),
-    ROW(SEEDS, a_seed_on_two_managers, "the seed is on ma-0000000a too"),
-    ROW(SEEDS, a_policy_that_nobody_claimed, "its policy slow is not claimed for that node"),
-    ROW(SEEDS, an_eviction_taken_back, "ordered to be evicted, and is loaded again"),
     ROW(MODEL, one_is_missing, "the history is not whole"),
     ROW(MODEL, the_beginning_is_missing, "the history is not whole"),
 };
 
-static void assert_only(const Wrong *wrong, const RecordedResult *result)
-{
-    for (guint group = 0; group < INV_N_GROUPS; group++)
-        if ((result->failed[group] > 0) != (group == wrong->group))
-            fail_msg("%s: group %s complains %" G_GUINT64_FORMAT " times; first: %s", wrong->name,
-                     inv_group_name(group), result->failed[group],
-                     result->said->len == 0 ? "nothing" : (char *)result->said->pdata[0]);
-    if (strstr(result->said->pdata[0], wrong->says) == NULL)
-        fail_msg("%s: \"%s\" does not say \"%s\"", wrong->name, (char *)result->said->pdata[0],
-                 wrong->says);
-}
-
 static void each_wrong_is_found_by_its_group(void **state)
 {
     (void)state;
-    for (guint i = 0; i < G_N_ELEMENTS(wrongs); i++) {
-        g_autoptr(History) h = begin();
-        RecordedResult result;
-        wrongs[i].go_wrong(h);
-        judge(h, &result);
-        assert_only(&wrongs[i], &result);
-        recorded_result_clear(&result);
-    }
+    assert_wrongs(wrongs, G_N_ELEMENTS(wrongs));
 }
 
 /* ---- what is good ---- */
-
-static void assert_good(const History *h)
-{
-    RecordedResult result;
-    judge(h, &result);
-    if (result.violations > 0)
-        fail_msg("%s", (char *)result.said->pdata[0]);
-    recorded_result_clear(&result);
-}
 
 static void good_beginning(void **state)
 {
@@ -821,82 +346,6 @@ static void good_beginning(void **state)
         assert_true(result.did[group] > 0);
     assert_true(result.skipped[INV_PLACEMENT] > 0); /* nobody knows what was compared */
     recorded_result_clear(&result);
-}
-
-/* @namesake: another pool has an item of the same name on the same node, and a node of the same name. */
-static void evict_well(History *h, gboolean namesake)
-{
-    if (namesake) {
-        put(h, 0, "decided/assignments/recovery/" NODE_A "/" ITEM,
-            "{\"action\":\"load\",\"controller\":\"recovery-assigner\",\"epoch\":1}");
-        recorded_by_hand(h->recorded, commit(h));
-    }
-    history_wait(h, 3600 * 1000 - 1000); /* by a clock that is fast */
-    put_order(h, NODE_A, "s1", 0, 400, "evict");
-    gint64 order = commit(h);
-    del(h, "actual/search/cache/" NODE_A "/s1");
-    put_item(h, LEASE_A, NODE_A, ITEM, "evicting", order);
-    commit(h);
-    put_item(h, LEASE_A, NODE_A, ITEM, "evicted", order);
-    commit(h);
-    del(h, ON(NODE_A) ITEM);
-    commit(h);
-    del(h, "actual/items/cache/" NODE_A "/" ITEM);
-    commit(h);
-    del(h, "decided/replicas/" ITEM);
-    commit(h);
-    assert_good(h);
-}
-
-static void good_eviction(void **state)
-{
-    for (int namesake = 0; namesake < 2; namesake++) {
-        g_autoptr(History) h = begin();
-        (void)state;
-        evict_well(h, namesake);
-    }
-}
-
-static void good_drain(void **state)
-{
-    (void)state;
-    g_autoptr(History) h = begin();
-    moved(h);
-    put_move(h, NODE_A, "drained");
-    assert_good(h);
-}
-
-static void good_drain_that_is_undone(void **state)
-{
-    (void)state;
-    g_autoptr(History) h = begin();
-    moving(h);
-    accept_spec(h, "nodepolicies/cache/node-a", "{\"drain\":false}");
-    put_move(h, NODE_B, "doubled");
-    assert_good(h);
-}
-
-static void good_move_of_a_policy(void **state)
-{
-    (void)state;
-    g_autoptr(History) h = begin();
-    gint64 order = seed_leaves(h);
-    say_seed(h, 0x1a, MANAGER("a"), "a", "evicted", order);
-    del(h, "decided/assignments/manager/" MANAGER("a") "/a");
-    put_claim(h, MANAGER("b"));
-    put_seed(h, MANAGER("b"), "a", "load");
-    commit(h);
-    put_seed(h, MANAGER("b"), "b", "load");
-    commit(h);
-    assert_good(h);
-}
-
-static void good_taking_back(void **state)
-{
-    (void)state;
-    g_autoptr(History) h = begin();
-    taken_back(h, "loading", 30);
-    assert_good(h);
 }
 
 static void good_loss_of_a_node(void **state)
@@ -937,14 +386,6 @@ static void good_handover(void **state)
     create_replica(h, "s1", 1);
     put_order(h, NODE_B, "s1", 1, 400, "load");
     commit(h);
-    assert_good(h);
-}
-
-static void good_masses_up_to_ten(void **state)
-{
-    (void)state;
-    g_autoptr(History) h = begin();
-    masses(h, 12); /* ten, and what a reservation may count twice */
     assert_good(h);
 }
 
@@ -1062,14 +503,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_wrong_is_found_by_its_group),
         cmocka_unit_test(good_beginning),
-        cmocka_unit_test(good_eviction),
-        cmocka_unit_test(good_drain),
-        cmocka_unit_test(good_move_of_a_policy),
-        cmocka_unit_test(good_drain_that_is_undone),
-        cmocka_unit_test(good_taking_back),
         cmocka_unit_test(good_loss_of_a_node),
         cmocka_unit_test(good_handover),
-        cmocka_unit_test(good_masses_up_to_ten),
         cmocka_unit_test(people),
         cmocka_unit_test(what_is_not_known_is_not_held_against_it),
         cmocka_unit_test(the_least_of_every_kind_is_judged),

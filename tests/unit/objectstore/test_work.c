@@ -559,6 +559,76 @@ static void an_error_in_the_middle_is_an_error(void **state)
 }
 
 /* Astra: a list that failed came back empty. */
+/* ---- who may not act any more ---- */
+
+typedef struct {
+    gint left; /* atomic: how often it still says yes */
+    gint asked;
+} Guard;
+
+static gboolean may(gpointer data)
+{
+    Guard *guard = data;
+
+    g_atomic_int_inc(&guard->asked);
+    return g_atomic_int_add(&guard->left, -1) > 0;
+}
+
+static void put_some(Lab *lab, guint n)
+{
+    for (guint i = 0; i < n; i++) {
+        g_autofree char *name = g_strdup_printf("s1/part-%u", i);
+        put(lab, name, "1");
+    }
+}
+
+/* A process that stood still wakes with its worker in the middle of a deletion. */
+static void after_the_guard_says_no_nothing_goes(void **state)
+{
+    Lab *lab = *state;
+    Guard guard = {.left = 1};
+
+    lab->f->tuning.max_keys = 1000;
+    open_store(lab->f);
+    put_some(lab, 7);
+    lh_store_set_guard(lab->f->store, may, &guard);
+    erase(lab, "s1/", TRUE);
+    refused(lab, LH_ERR_CANCELLED);
+    walk(lab, lab->root);
+    well(lab);
+    assert_int_equal(lab->objects, 6);
+    if (lab->server != NULL)
+        assert_int_equal(s3_faults_count(lab->server, "DELETE "), 1);
+    begin(lab);
+    lh_store_write(lab->f->store, lab->root, ".leasehold", "{}", NULL, on_done, lab);
+    await(lab);
+    refused(lab, LH_ERR_CANCELLED);
+    assert_false(has(lab, ".leasehold"));
+    g_atomic_int_set(&guard.left, 100);
+    erase(lab, "s1/", TRUE);
+    well(lab);
+    assert_int_equal(lab->objects, 6);
+}
+
+static void what_failed_is_not_tried_again_after_the_guard_says_no(void **state)
+{
+    Lab *lab = *state;
+    Guard guard = {.left = 1};
+    const S3Fault fails = {.match = "DELETE ",
+                           .times = 1,
+                           .kind = S3_FAULT_REPLY,
+                           .status = 500,
+                           .code = "InternalError"};
+
+    put(lab, "s1/x", "1");
+    s3_faults_add(lab->server, &fails);
+    lh_store_set_guard(lab->f->store, may, &guard);
+    erase(lab, "s1/", TRUE);
+    refused(lab, LH_ERR_CANCELLED);
+    assert_int_equal(s3_faults_count(lab->server, "DELETE "), 1);
+    assert_true(has(lab, "s1/x"));
+}
+
 static void a_list_that_failed_is_not_empty(void **state)
 {
     Lab *lab = *state;
@@ -739,6 +809,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_mounted_below_a_root_is_left_alone, setup_files,
                                         teardown),
         cmocka_unit_test_setup_teardown(an_error_in_the_middle_is_an_error, setup_faults, teardown),
+        cmocka_unit_test_setup_teardown(after_the_guard_says_no_nothing_goes, setup_faults,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(after_the_guard_says_no_nothing_goes, setup_files,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(what_failed_is_not_tried_again_after_the_guard_says_no,
+                                        setup_faults, teardown),
         cmocka_unit_test_setup_teardown(a_list_that_failed_is_not_empty, setup_faults, teardown),
         cmocka_unit_test_setup_teardown(what_is_said_to_be_deleted_is_looked_for, setup_faults,
                                         teardown),

@@ -28,7 +28,8 @@ typedef struct {
     GPtrArray *held; /* connections that are never answered */
     gboolean ill;    /* /turns answers 500 */
     gint64 revoked;
-    guint asked, redirected;
+    guint asked, redirected, clients;
+    guint listening; /* to clients */
     gboolean late;
 } Lab;
 
@@ -47,6 +48,27 @@ typedef struct {
     char request[1024];
 } Client;
 
+static void on_request(GObject *stream, GAsyncResult *result, gpointer data);
+
+static void listen_to(Client *client)
+{
+    client->lab->listening++;
+    g_input_stream_read_async(g_io_stream_get_input_stream(G_IO_STREAM(client->connection)),
+                              client->request, sizeof client->request - 1, G_PRIORITY_DEFAULT, NULL,
+                              on_request, client);
+}
+
+/* The peer says when it is over. */
+static void keep_open(Client *client)
+{
+    static const char text[] = "HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n" HEALTHY;
+
+    g_output_stream_write_all(g_io_stream_get_output_stream(G_IO_STREAM(client->connection)), text,
+                              strlen(text), NULL, NULL, NULL);
+    g_object_ref(client->connection);
+    listen_to(client);
+}
+
 static void on_request(GObject *stream, GAsyncResult *result, gpointer data)
 {
     Client *client = data;
@@ -55,8 +77,16 @@ static void on_request(GObject *stream, GAsyncResult *result, gpointer data)
     g_autoptr(GSocketConnection) connection = client->connection;
     GOutputStream *out = g_io_stream_get_output_stream(G_IO_STREAM(connection));
 
-    g_input_stream_read_finish(G_INPUT_STREAM(stream), result, NULL);
+    lab->listening--;
+    if (g_input_stream_read_finish(G_INPUT_STREAM(stream), result, NULL) <= 0) {
+        g_free(client);
+        return;
+    }
     lab->asked++;
+    if (g_str_has_prefix(request, "GET /keep ")) {
+        keep_open(client);
+        return;
+    }
     if (g_str_has_prefix(request, "GET /hang ")) {
         g_ptr_array_add(lab->held, g_object_ref(connection));
     } else if (g_str_has_prefix(request, "GET /500 ") ||
@@ -90,9 +120,8 @@ static gboolean on_client(GSocketService *service, GSocketConnection *connection
     (void)source;
     client->lab = data;
     client->connection = g_object_ref(connection);
-    g_input_stream_read_async(g_io_stream_get_input_stream(G_IO_STREAM(connection)),
-                              client->request, sizeof client->request - 1, G_PRIORITY_DEFAULT, NULL,
-                              on_request, client);
+    client->lab->clients++;
+    listen_to(client);
     return TRUE;
 }
 
@@ -127,7 +156,8 @@ static int set_up(void **state)
                                                    .mirror = lab->mirror,
                                                    .etcd = &lab->etcd,
                                                    .metrics = lab->metrics,
-                                                   .most = 4});
+                                                   .most = 4,
+                                                   .kept = 2});
     *state = lab;
     return 0;
 }
@@ -138,6 +168,8 @@ static int tear_down(void **state)
 
     lh_prober_free(lab->prober);
     g_socket_service_stop(lab->service);
+    while (lab->listening > 0) /* each has been closed */
+        g_main_context_iteration(NULL, TRUE);
     g_socket_listener_close(G_SOCKET_LISTENER(lab->service));
     g_object_unref(lab->service);
     g_ptr_array_unref(lab->held);
@@ -283,6 +315,40 @@ static void many_at_once(void **state)
     lh_prober_outside.set(LH_DETECTOR, NULL, 0, lab->prober);
 }
 
+/* How many connections are opened for five probes of each of @nodes. */
+static guint connections_for(Lab *lab, guint nodes)
+{
+    g_autofree char *uri = g_strdup_printf("http://127.0.0.1:%u/keep", lab->port);
+    LhTimer *timer = lh_timer_in(lab->env, 20000, on_late, lab);
+    static const char *const ids[] = {"probe.cache.a", "probe.cache.b", "probe.cache.c"};
+    LhErrand errands[G_N_ELEMENTS(ids)] = {{.id = NULL}};
+
+    for (guint i = 0; i < nodes; i++)
+        errands[i] = (LhErrand){.id = ids[i],
+                                .what = LH_DETECTOR_PROBE,
+                                .uri = uri,
+                                .period_ms = 10,
+                                .timeout_ms = 10000,
+                                .most = 1};
+    lab->asked = lab->clients = 0;
+    lh_prober_outside.set(LH_DETECTOR, errands, nodes, lab->prober);
+    while (!lab->late && lab->asked < 5 * nodes)
+        g_main_context_iteration(NULL, TRUE);
+    assert_false(lab->late);
+    lh_timer_clear(lab->env, &timer);
+    lh_prober_outside.set(LH_DETECTOR, NULL, 0, lab->prober);
+    return lab->clients;
+}
+
+static void connections_are_kept_of_no_more_nodes_than_fit(void **state)
+{
+    Lab *lab = *state;
+
+    assert_in_range(connections_for(lab, 2), 1, 2);
+    assert_in_range(connections_for(lab, 3), 13,
+                    15); /* one may be left over; all but the last ended */
+}
+
 static void a_lease_is_revoked_once(void **state)
 {
     Lab *lab = *state;
@@ -308,6 +374,7 @@ int main(void)
         TEST(misses_end_with_the_first_success),
         TEST(hits_in_a_row_are_told_once),
         TEST(many_at_once),
+        TEST(connections_are_kept_of_no_more_nodes_than_fit),
         TEST(a_lease_is_revoked_once),
     };
 

@@ -392,6 +392,23 @@ static void a_root_with_things_in_it_is_not_taken(void **state)
     assert_string_equal(look(lab, 7), "ours");
 }
 
+/* Before there are snapshots, and for longer than anybody leads: each is looked at when it is folded. */
+static void the_roots_are_known_from_the_beginning(void **state)
+{
+    Lab *lab = *state;
+    const LhObservation *seen;
+
+    for (guint i = 0; i < 2; i++) {
+        seen = (const LhObservation *)lh_mirror_get(lab->mirror, LH_KIND_OBSERVATION,
+                                                    LH_CLEANER_ROOTS);
+        assert_non_null(seen);
+        assert_true(lh_object_known(&seen->o));
+        assert_string_equal(seen->uris[0], ROOT);
+        assert_null(seen->error);
+        lh_mirror_forget(lab->mirror, LH_CLEANER);
+    }
+}
+
 /* A volume that is not mounted, a bucket that was swapped: it is empty, and must not be. */
 static void a_root_whose_snapshots_are_known_is_not_made_anew(void **state)
 {
@@ -400,7 +417,6 @@ static void a_root_whose_snapshots_are_known_is_not_made_anew(void **state)
     g_autofree char *outside = g_strdup_printf(snapshot_value, "s3://other/a/");
 
     put_key(lab, "published/snapshots/a", inside);
-    errand(lab, LH_CLEANER_ROOTS, LH_CLEANER_ROOTS, NULL, 0);
     assert_string_equal(look(lab, 7), "unmarked");
     put_key(lab, "published/snapshots/a", "what is this");
     assert_string_equal(look(lab, 7), "unmarked");
@@ -441,6 +457,7 @@ static void nothing_goes_without_our_marker(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_roots_are_known_from_the_beginning, setup, teardown),
         cmocka_unit_test_setup_teardown(a_marker_is_made_and_raised, setup, teardown),
         cmocka_unit_test_setup_teardown(a_marker_is_not_written_over_a_later_one, setup, teardown),
         cmocka_unit_test_setup_teardown(one_place_under_two_names_is_foreign, setup, teardown),

@@ -282,6 +282,90 @@ static void what_came_back_keeps_to_its_share(void **state)
     assert_false(lh_placement_give_up(placement, "default", "a", 0, TRUE));
 }
 
+/* a on probation and b, which has no room, in a set of @n nodes. */
+static void half_of_an_equal_share_on_probation(void **state)
+{
+    static const struct {
+        gint64 used_bytes, used_items, restored_bytes, restored_items; /* of a */
+        gint64 size, bytes, items;                                     /* … all of the set */
+        guint nodes;
+        gboolean placed;
+    } rows[] = {
+        {0, 0, 0, 0, 10, 40, 4, 2, TRUE},     {0, 0, 0, 0, 11, 40, 4, 2, FALSE},
+        {0, 0, 0, 0, 10, 40, 3, 2, FALSE},    {0, 0, 0, 0, 10, 60, 6, 3, TRUE},
+        {0, 0, 0, 0, 10, 59, 6, 3, FALSE},    {10, 1, 0, 0, 10, 80, 8, 2, TRUE},
+        {10, 1, 0, 0, 10, 79, 8, 2, FALSE},   {10, 1, 0, 0, 10, 80, 7, 2, FALSE},
+        {0, 0, 10, 1, 10, 79, 8, 2, FALSE},   {0, 0, 10, 1, 10, 80, 8, 2, TRUE},
+        {90, 9, 0, 0, 0, 400, 40, 2, TRUE},   {101, 9, 0, 0, 0, 400, 40, 2, FALSE},
+        {90, 10, 0, 0, 0, 400, 40, 2, FALSE}, {0, 0, 0, 0, 0, 0, 0, 2, FALSE},
+    };
+
+    (void)state;
+    for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+        LhPlaceNode nodes[] = {node_of("a", 1000), node_of("b", 1000), node_of("c", 1000)};
+        g_autoptr(LhPlacement) placement = NULL;
+        LhPlaceItem item = item_of(rows[i].size);
+        LhPlaceAnswer answer;
+        nodes[0].probation = TRUE;
+        nodes[0].used_bytes = rows[i].used_bytes;
+        nodes[0].used_items = rows[i].used_items;
+        nodes[0].restored_bytes = rows[i].restored_bytes;
+        nodes[0].restored_items = rows[i].restored_items;
+        for (guint k = 1; k < 3; k++) {
+            nodes[k].capacity_items = 1;
+            nodes[k].used_items = 1;
+        }
+        placement = placement_with(LH_PLACE_SPREAD, 0, nodes, rows[i].nodes);
+        lh_placement_limit(placement, "default", rows[i].bytes, rows[i].items);
+        answer = lh_placement_place(placement, &item);
+        if ((answer.node_id != NULL) != rows[i].placed ||
+            (!rows[i].placed && answer.rule != LH_WAIT_PROBATION))
+            fail_msg("row %u: %s", i, lh_place_rule_id(answer.rule));
+    }
+}
+
+static void who_is_limited(void **state)
+{
+    static const struct {
+        const char *set; /* limited */
+        gboolean a, b;   /* on probation */
+        LhPlaceRule rule;
+    } rows[] = {
+        {"default", TRUE, FALSE, LH_WAIT_PROBATION},
+        {"default", TRUE, TRUE, LH_PLACED_STRATEGY}, /* nobody is there to wait for */
+        {"default", FALSE, TRUE, LH_PLACED_STRATEGY},
+        {"blue", TRUE, FALSE, LH_PLACED_STRATEGY},
+    };
+
+    (void)state;
+    for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+        LhPlaceNode nodes[] = {node_of("a", 1000), node_of("b", 5)};
+        g_autoptr(LhPlacement) placement = NULL;
+        LhPlaceItem item = item_of(10);
+        nodes[0].probation = rows[i].a;
+        nodes[1].probation = rows[i].b;
+        placement = placement_with(LH_PLACE_SPREAD, 0, nodes, 2);
+        lh_placement_limit(placement, rows[i].set, 10, 1);
+        assert_int_equal(lh_placement_place(placement, &item).rule, rows[i].rule);
+    }
+}
+
+static void a_limited_node_is_no_better_place_to_wait_for(void **state)
+{
+    LhPlaceNode nodes[] = {node_of("a", 1000), node_of("b", 1000)};
+    const char *warm[] = {"a", NULL};
+    g_autoptr(LhPlacement) placement = NULL;
+    LhPlaceItem item = item_of(10);
+
+    (void)state;
+    nodes[0].probation = TRUE;
+    placement = placement_with(LH_PLACE_SPREAD, 0, nodes, 2);
+    lh_placement_limit(placement, "default", 40, 4);
+    item.warm_ids = warm;
+    assert_string_equal(lh_placement_place(placement, &item).node_id, "a");
+    assert_string_equal(lh_placement_place(placement, &item).node_id, "b");
+}
+
 static void rule_ids_are_distinct(void **state)
 {
     (void)state;
@@ -301,7 +385,30 @@ typedef struct {
     guint n;
     LhPlaceStrategy strategy;
     gint64 reserve;
+    gint64 demand_bytes, demand_items; /* of each set */
 } Model;
+
+/* Half of an equal share for those on probation, unless all of the set are. */
+static gboolean beyond_limit(const Model *model, const LhPlaceNode *node, const LhPlaceItem *item)
+{
+    gint64 n = 0, well = 0;
+
+    for (guint i = 0; i < model->n; i++) {
+        n += strcmp(model->nodes[i].set, node->set) == 0;
+        well += strcmp(model->nodes[i].set, node->set) == 0 && !model->nodes[i].probation;
+    }
+    if (!node->probation || well == 0)
+        return FALSE;
+    return node->used_bytes + node->restored_bytes + item->size_bytes >
+               model->demand_bytes / (2 * n) ||
+           node->used_items + node->restored_items + 1 > model->demand_items / (2 * n);
+}
+
+static void limit(LhPlacement *placement, const Model *model)
+{
+    lh_placement_limit(placement, "default", model->demand_bytes, model->demand_items);
+    lh_placement_limit(placement, "blue", model->demand_bytes, model->demand_items);
+}
 
 static gboolean in_list(const char *const *list, const char *text)
 {
@@ -314,7 +421,8 @@ static gboolean has_room(const Model *model, const LhPlaceNode *node, const LhPl
     gint64 item_reserve = node->capacity_items * model->reserve / 100;
     gint64 bytes = node->used_bytes + node->restored_bytes + item->size_bytes;
 
-    if (strcmp(node->set, item->set) != 0 || in_list(item->holder_hosts, node->host))
+    if (strcmp(node->set, item->set) != 0 || in_list(item->holder_hosts, node->host) ||
+        beyond_limit(model, node, item))
         return FALSE;
     if (item->size_bytes > 0 &&
         (bytes > node->capacity_bytes ||
@@ -390,6 +498,8 @@ static void random_model(GRand *rand, Model *model)
     model->n = (guint)g_rand_int_range(rand, 1, MAX_NODES + 1);
     model->strategy = g_rand_boolean(rand) ? LH_PLACE_SPREAD : LH_PLACE_PACK;
     model->reserve = g_rand_int_range(rand, 0, 5) * 25;
+    model->demand_bytes = g_rand_int_range(rand, 0, 300);
+    model->demand_items = g_rand_int_range(rand, 0, 80);
     for (guint i = 0; i < model->n; i++)
         model->nodes[i] = (LhPlaceNode){
             .id = ids[i],
@@ -403,6 +513,7 @@ static void random_model(GRand *rand, Model *model)
             .restored_bytes = g_rand_int_range(rand, 0, 8),
             .restored_items = g_rand_int_range(rand, 0, 2),
             .load_slots = g_rand_int_range(rand, -1, 5),
+            .probation = g_rand_int_range(rand, 0, 3) == 0,
         };
 }
 
@@ -426,6 +537,7 @@ static guint random_case(guint seed)
     random_model(rand, &model);
     g_autoptr(LhPlacement) placement = placement_with(model.strategy, model.reserve, model.nodes,
                                                       model.n);
+    limit(placement, &model);
     for (guint i = 0; i < 25; i++) {
         LhPlaceItem item = item_of(g_rand_int_range(rand, 0, 12));
         item.restored = g_rand_int_range(rand, 0, 3) == 0;
@@ -474,10 +586,13 @@ static void random_fleet(GRand *rand, Model *model)
     gint64 unit = g_rand_int_range(rand, 0, 4) == 0 ? (G_GINT64_CONSTANT(1) << 53) / 60 : 1;
     gint64 capacities[] = {unit * 60, unit * 60, unit * 37, 0};
     gboolean limits_items = g_rand_boolean(rand), empty = g_rand_boolean(rand);
+    gint32 ill = g_rand_int_range(rand, 0, 2) * g_rand_int_range(rand, 0, 21); /* of 20 */
 
     model->n = (guint)g_rand_int_range(rand, 1, MANY + 1);
     model->strategy = g_rand_boolean(rand) ? LH_PLACE_SPREAD : LH_PLACE_PACK;
     model->reserve = g_rand_int_range(rand, 0, 3) * 25;
+    model->demand_bytes = g_rand_int_range(rand, 0, 60 * MANY) * unit;
+    model->demand_items = g_rand_int_range(rand, 0, 16 * MANY);
     for (guint i = 0; i < model->n; i++) {
         g_snprintf(many_ids[i], sizeof many_ids[i], "n%02u", (i * 29) % MANY);
         g_snprintf(many_hosts[i], sizeof many_hosts[i], "h%02u", i / 2 * 2 + (i % 8 != 1 && i % 2));
@@ -489,6 +604,7 @@ static void random_fleet(GRand *rand, Model *model)
             .capacity_bytes = capacities[g_rand_int_range(rand, 0, 4)],
             .capacity_items = limits_items ? g_rand_int_range(rand, 0, 3) * 7 : 0,
             .load_slots = g_rand_int_range(rand, 0, 12),
+            .probation = g_rand_int_range(rand, 0, 20) < ill,
         };
         if (empty)
             continue;
@@ -523,7 +639,7 @@ static void some_of(GRand *rand, const Model *model, gboolean hosts, const char 
 /* Why nothing was placed, as the rules of placement.h have it. */
 static LhPlaceRule expected_wait(Model *model, const LhPlaceItem *item)
 {
-    gboolean nodes = FALSE, bytes = FALSE, items = FALSE, distinct = FALSE;
+    gboolean nodes = FALSE, bytes = FALSE, items = FALSE, distinct = FALSE, allowed = FALSE;
 
     for (guint i = 0; i < model->n; i++) {
         const LhPlaceNode *node = &model->nodes[i];
@@ -536,11 +652,13 @@ static LhPlaceRule expected_wait(Model *model, const LhPlaceItem *item)
         fits = fits && lh_place_free_items(node, model->reserve, item->restored) >= 1;
         items = items || fits;
         distinct = distinct || (fits && !holds);
+        allowed = allowed || (fits && !holds && !beyond_limit(model, node, item));
     }
     return !nodes      ? LH_WAIT_NODES
            : !bytes    ? LH_WAIT_BYTES
            : !items    ? LH_WAIT_ITEMS
            : !distinct ? LH_WAIT_DISTINCT
+           : !allowed  ? LH_WAIT_PROBATION
                        : LH_WAIT_SLOT;
 }
 
@@ -570,6 +688,7 @@ static guint random_run(guint seed, guint *waits)
     random_fleet(rand, &model);
     g_autoptr(LhPlacement) placement = placement_with(model.strategy, model.reserve, model.nodes,
                                                       model.n);
+    limit(placement, &model);
     for (guint i = 0; i < 150; i++) {
         LhPlaceItem item = item_of(random_size(rand, &model));
         item.set = g_rand_int_range(rand, 0, 30) == 0  ? "green"
@@ -634,6 +753,9 @@ int main(void)
         cmocka_unit_test(slots_are_taken_for_those_that_return),
         cmocka_unit_test(a_node_that_came_back_smaller_gives_up_what_does_not_fit),
         cmocka_unit_test(what_came_back_keeps_to_its_share),
+        cmocka_unit_test(half_of_an_equal_share_on_probation),
+        cmocka_unit_test(who_is_limited),
+        cmocka_unit_test(a_limited_node_is_no_better_place_to_wait_for),
         cmocka_unit_test(rule_ids_are_distinct),
         cmocka_unit_test(random_cases_follow_the_rules),
         cmocka_unit_test(many_items_follow_the_same_rules),

@@ -13,6 +13,7 @@ typedef struct {
     LhMirror *mirror;
     guint sets;
     GString *wanted; /* "probe:7/1 " of the last list */
+    gint64 until_ms; /* as it was said last */
 } Outside;
 
 static Outside outsides[MAX_LAB];
@@ -29,7 +30,12 @@ static void on_set(const char *controller_name, const LhErrand *errands, guint n
                                errands[i].id, errands[i].token, errands[i].attempt);
 }
 
-static const LhOutside funcs = {.set = on_set};
+static void on_until(gint64 mono_ms, gpointer data)
+{
+    ((Outside *)data)->until_ms = mono_ms;
+}
+
+static const LhOutside funcs = {.set = on_set, .until = on_until};
 
 /* ---- a controller that wants a probe until it has been answered well ---- */
 
@@ -160,12 +166,16 @@ static void errands_end_at_the_deadline(void **state)
     wait_for(lab, one_leads, 10000);
     pass(lab, 1000);
     assert_string_equal(outsides[0].wanted->str, "probe:7/1 ");
+    assert_true(outsides[0].until_ms > lh_mono_ms(manager->env));
     fake_etcd_client_cut(manager->tap->inner, FAKE_CUT_BOTH);
-    gint64 start = sim_world_now_ms(lab->world);
+    gint64 start = sim_world_now_ms(lab->world), until_ms = outsides[0].until_ms;
     while (outsides[0].wanted->len != 0 && sim_world_now_ms(lab->world) < start + 20000)
         sim_world_step(lab->world);
     assert_int_equal(outsides[0].wanted->len, 0);
     assert_true(sim_world_now_ms(lab->world) <= start + TTL_S * 1000);
+    /* What asks nobody but its own clock ends then too. */
+    assert_int_equal(outsides[0].until_ms, until_ms);
+    assert_true(lh_mono_ms(manager->env) >= until_ms);
     outside_end(lab);
 }
 

@@ -24,6 +24,7 @@ typedef struct {
     const char *reason;     /* only these; NULL: all */
     char *message, *object; /* of the last */
     guint most;
+    gint64 time; /* of the last */
 } Told;
 
 static void note_event(const LhKv *kv, gpointer data)
@@ -49,6 +50,7 @@ static void note_event(const LhKv *kv, gpointer data)
     told->message = g_strdup(event->message);
     g_free(told->object);
     told->object = g_strdup(event->object);
+    told->time = event->time;
 }
 
 static Told what_was_told(Lab *lab, const char *reason)
@@ -74,6 +76,7 @@ static void an_event_is_told_once_committed(void **state)
 
     publish(lab, 0, 1);
     wait_for(lab, quiet, 1000);
+    gint64 now_ms = lh_wall_ms(manager->env);
     assert_int_equal(n_keys(lab, "events/"), 0); /* not in the decision's transaction */
     pass(lab, 2500);
     Told told = what_was_told(lab, NULL);
@@ -81,6 +84,9 @@ static void an_event_is_told_once_committed(void **state)
     assert_int_equal(told.count, 1);
     assert_string_equal(told.message, "for snap-00000");
     assert_string_equal(told.object, "replicas/snap-00000.default.0");
+    /* When it was, not when it is written. */
+    assert_true(told.time <= now_ms);
+    assert_true(told.time >= now_ms - 1000);
     assert_int_equal(g_hash_table_size(told.of_lease), 1);
     assert_false(g_hash_table_contains(told.of_lease, &(gint64){0}));
     told_clear(&told);

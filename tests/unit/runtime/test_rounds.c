@@ -296,6 +296,43 @@ static void a_plan_can_be_looked_at(void **state)
     lab_free(lab);
 }
 
+static LhPlanContext context_of(const Manager *manager)
+{
+    LhPlanContext context;
+
+    lh_runtime_index(manager->runtime, &controller, &context);
+    return context;
+}
+
+/* Forward or backward, seen by a plan or not: what must be waited for is waited for anew. */
+static void a_jump_of_the_clock_begins_its_waits_anew(void **state)
+{
+    static const gint64 jumps[] = {3600 * 1000, -3600 * 1000, 1001, -1001};
+
+    (void)state;
+    for (guint i = 0; i < G_N_ELEMENTS(jumps); i++) {
+        Manager *manager;
+        Lab *lab = lab_of_one(12, &manager);
+        LhPlanContext before = context_of(manager);
+        script.wake_at_ms = before.now_ms + 10000;
+        publish(lab, 0, 1);
+        pass(lab, 1000);
+        guint plans = script.plans;
+        sim_machine_set_wall_offset(manager->env, 900); /* slewed */
+        assert_int_equal(context_of(manager).led_ms, before.led_ms);
+        assert_int_equal(context_of(manager).ahead_ms, 900);
+        sim_machine_set_wall_offset(manager->env, jumps[i]);
+        pass(lab, 11000); /* plans then, although its wall clock may say that it is too early */
+        assert_true(script.plans > plans);
+        LhPlanContext after = context_of(manager);
+        assert_true(after.led_ms >= before.led_ms + jumps[i]);
+        assert_true(after.now_ms - after.led_ms <= 11000);
+        assert_int_equal(after.ahead_ms, 0);
+        lab_free(lab);
+    }
+    script.wake_at_ms = 0;
+}
+
 /* ---- the end ---- */
 
 static void stop_lets_end_what_is_in_flight(void **state)
@@ -443,6 +480,7 @@ int main(void)
         cmocka_unit_test(a_status_is_written_once_a_second),
         cmocka_unit_test(the_metrics_tell_what_happened),
         cmocka_unit_test(a_plan_can_be_looked_at),
+        cmocka_unit_test(a_jump_of_the_clock_begins_its_waits_anew),
         cmocka_unit_test(stop_lets_end_what_is_in_flight),
         cmocka_unit_test(stop_is_bounded_when_etcd_is_dead),
         cmocka_unit_test(stop_without_start_reports_too),
