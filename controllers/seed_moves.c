@@ -87,13 +87,14 @@ static void evict_free(LhSeedRound *round, const LhPoolNode *node, gint64 n, con
 gboolean lh_seed_plan_moving(LhSeedRound *round)
 {
     GHashTableIter iter;
-    gpointer at;
+    gpointer value;
 
     g_hash_table_iter_init(&iter, round->groups);
-    while (g_hash_table_iter_next(&iter, NULL, &at))
-        if (((LhSeedDecision *)at)->moving || ((LhSeedDecision *)at)->claimed ||
-            ((LhSeedDecision *)at)->pending->len > 0)
+    while (g_hash_table_iter_next(&iter, NULL, &value)) {
+        const LhSeedDecision *at = value;
+        if (at->moving || at->claimed || (at->pending->len > 0 && !at->waits))
             return TRUE;
+    }
     return FALSE;
 }
 
@@ -194,8 +195,8 @@ typedef struct {
     gint64 gain;
 } Move;
 
-/* The group whose move evens that place and another best. */
-static Move best_move(LhSeedRound *round, guint from, const GPtrArray *groups)
+/* The group whose move evens that place and another best; the emptiest has @gap fewer. */
+static Move best_move(LhSeedRound *round, guint from, const GPtrArray *groups, gint64 gap)
 {
     const LhSeedPlace *place = lh_seed_places_at(round->places, from);
     Move best = {0};
@@ -204,6 +205,8 @@ static Move best_move(LhSeedRound *round, guint from, const GPtrArray *groups)
         const LhSeedGroup *group = groups->pdata[i];
         gint64 size = g_tree_nnodes(group->orders);
         Move move = {.from = from, .group = i};
+        if (size >= gap)
+            continue; /* it evens nothing, wherever it goes: what is even costs no more than this */
         move.to = lh_seed_places_relief(round->places, place, size, round->threshold);
         if (move.to == NULL)
             continue;
@@ -238,9 +241,10 @@ static Move next_move(LhSeedRound *round, const GPtrArray *groups)
     g_array_sort_with_data(order, by_total, round);
     for (guint i = 0; i < order->len && move.to == NULL; i++) {
         guint from = g_array_index(order, guint, i);
-        if (lh_seed_place_total(lh_seed_places_at(round->places, from)) - least <= round->threshold)
+        gint64 gap = lh_seed_place_total(lh_seed_places_at(round->places, from)) - least;
+        if (gap <= round->threshold)
             break;
-        move = best_move(round, from, groups->pdata[from]);
+        move = best_move(round, from, groups->pdata[from], gap);
     }
     return move;
 }
