@@ -45,7 +45,7 @@ static void two_controllers_at_once(History *h)
 
 static void anothers_kind(History *h)
 {
-    put(h, 0, "decided/status/replicas/" ITEM "/failure-detector", "{\"observedRevision\":1}");
+    put(h, 0, "decided/status/replicas/" ITEM "/nobody", "{\"observedRevision\":1}");
     commit(h);
 }
 
@@ -222,9 +222,61 @@ static void taken_within_grace(History *h)
     commit(h);
 }
 
+static void say_health(History *h, const char *state, const char *more)
+{
+    g_autofree char *value = g_strdup_printf("{\"state\":\"%s\",\"leaseTtl\":\"10s\"%s}", state,
+                                             more);
+    put(h, 0, "decided/health/cache/" NODE_A, "%s", value);
+    commit(h);
+}
+
 static void say_failed(History *h)
 {
-    put(h, 0, "decided/health/cache/" NODE_A, "{\"state\":\"failed\",\"leaseTtl\":\"10s\"}");
+    say_health(h, "failure", ",\"missingSince\":1767225600000");
+    say_health(h, "failed", ",\"missingSince\":1767225600000");
+}
+
+static void well_again_at_once(History *h)
+{
+    say_health(h, "failure", "");
+    say_health(h, "healthy", "");
+}
+
+static void failed_unmissed(History *h)
+{
+    end_lease(h, LEASE_A);
+    history_wait(h, 10000);
+    say_health(h, "failure", "");
+    say_health(h, "failed", "");
+}
+
+static void revoked_no_more(History *h)
+{
+    say_health(h, "failure", ",\"revoking\":true");
+    say_health(h, "probation", "");
+}
+
+/* Four nodes, of which two are condemned by their probes. */
+static void half_a_fleet(History *h)
+{
+    register_node(h, "node-c-0000000c", "node-c", 0xc1, "default");
+    register_node(h, "node-d-0000000d", "node-d", 0xd1, "default");
+    put(h, 0, "decided/health/cache/" NODE_B, "{\"state\":\"healthy\",\"leaseTtl\":\"10s\"}");
+    commit(h);
+    history_wait(h, 20000);
+    say_health(h, "failure", ",\"reason\":\"probe: timed out 3 times\"");
+    put(h, 0, "decided/health/cache/" NODE_B,
+        "{\"state\":\"failure\",\"leaseTtl\":\"10s\",\"reason\":\"probe: timed out 3 times\"}");
+    commit(h);
+}
+
+static void given_in_failure(History *h)
+{
+    say_health(h, "failure", "");
+    history_wait(h, 40000);
+    publish(h, "s2", 10);
+    create_replica(h, "s2", 0);
+    put_order(h, NODE_A, "s2", 0, 10, "load");
     commit(h);
 }
 
@@ -316,8 +368,13 @@ static const Wrong wrongs[] = {
     ROW(HEALTH, failed_while_registered, "is called failed; it is registered"),
     ROW(HEALTH, failed_too_soon, "ms after it went"),
     ROW(HEALTH, failed_too_soon_beside_a_namesake, "ms after it went"),
-    ROW(HEALTH, failed_and_back, "was failed, which is final; it is called healthy"),
+    ROW(HEALTH, failed_and_back, "goes from failed to healthy"),
     ROW(HEALTH, forgotten, "is forgotten before it failed"),
+    ROW(HEALTH, well_again_at_once, "goes from failure to healthy"),
+    ROW(HEALTH, failed_unmissed, "nobody has missed it"),
+    ROW(HEALTH, revoked_no_more, "its lease was to be revoked"),
+    ROW(HEALTH, half_a_fleet, "2 of 4 nodes are condemned by their probes at once"),
+    ROW(HEALTH, given_in_failure, "its node has been in failure for"),
     ROW(MODEL, one_is_missing, "the history is not whole"),
     ROW(MODEL, the_beginning_is_missing, "the history is not whole"),
 };
