@@ -22,8 +22,7 @@
 /* Health goes this long after its subject (ARCHITECTURE.md, Housekeeping). */
 #define KEEP_FAILED_MS (24 * 3600 * 1000)
 
-/* What is seen within it is one plan: each says all errands anew, which takes time in a large fleet, of which a
- * new leader hears node by node. */
+/* What is seen within it is one plan: of a large fleet a new leader hears node by node. */
 #define QUIET_MS 50
 
 /* Marks by probes count together for so long. */
@@ -403,8 +402,8 @@ static gboolean lets_go(Round *round, const LhBrake *brake, const GPtrArray *nam
     GHashTableIter iter;
     gpointer pool, marks;
 
-    if (names->len == 0 || round->context->now_ms >= due)
-        return TRUE;
+    if (names->len == 0 || round->context->now_ms >= due || brake->since > round->context->now_ms)
+        return TRUE; /* since a time yet to come: another clock's */
     g_hash_table_iter_init(&iter, pools);
     while (g_hash_table_iter_next(&iter, &pool, &marks))
         if (((const Marks *)marks)->due > 0 && ((const Marks *)marks)->nodes >= SMALL_POOL)
@@ -461,10 +460,10 @@ static void plan_brake(Round *round)
             lh_brake_confirm(&braking);
         return;
     }
-    message = g_strdup_printf(
-        "%" G_GINT64_FORMAT " of %" G_GINT64_FORMAT
-        " nodes miss their probes at once: is it the manager that is cut off?",
-        made.eligible, made.of);
+    message = g_strdup_printf("%" G_GINT64_FORMAT " of %" G_GINT64_FORMAT
+                              " nodes miss their probes at once: is it the manager that is cut "
+                              "off? Else leasehold confirm " LH_DETECTOR " --plan %s",
+                              made.eligible, made.of, hash);
     made.plan_hash = hash;
     made.message = message;
     if (object != NULL && braking.present == NULL)
@@ -472,6 +471,23 @@ static void plan_brake(Round *round)
     lh_plan_begin(round->plan);
     lh_brake_put(&braking, made);
     lh_plan_end(round->plan);
+}
+
+/* The condition Braked, as long as there is a Brake. */
+static void say_braked(const Round *round)
+{
+    const LhFleet *fleet = round->fleet;
+    const LhBrake *brake = g_hash_table_lookup(fleet->brakes, LH_DETECTOR);
+    const LhAccepted *accepted = g_hash_table_lookup(fleet->settings, LH_DETECTOR);
+    gboolean known = accepted != NULL && lh_object_known(&accepted->o);
+    LhCondition condition = {.type = "Braked", .reason = "TooMuchAtOnce"};
+
+    if (brake != NULL && !lh_object_known(&brake->o))
+        return;
+    condition.message = brake == NULL ? NULL : brake->message;
+    lh_plan_status(round->plan, lh_fleet_status(fleet, "settings", LH_DETECTOR, LH_DETECTOR),
+                   "settings/" LH_DETECTOR "/" LH_DETECTOR, known ? accepted->revision : 0,
+                   &condition, brake == NULL ? 0 : 1, round->context->now_ms);
 }
 
 static void plan_one(const Round *round, const LhFleetPresence *presence)
@@ -502,6 +518,7 @@ static void failure_detector_plan(gconstpointer index, const LhPlanContext *cont
     };
 
     plan_brake(&round);
+    say_braked(&round);
     for (GTreeNode *node = g_tree_node_first(round.fleet->health_todo); node != NULL;
          node = g_tree_node_next(node)) {
         if (lh_plan_groups(plan) >= context->max_groups) {

@@ -138,7 +138,7 @@ static void plan_settings_status(LhSeedRound *round)
             .type = "Rebalanced",
             .status = busy ? LH_CONDITION_FALSE : LH_CONDITION_TRUE,
             .reason = busy ? "InProgress" : "Done",
-            .message = asked,
+            .message = busy && round->missing > 0 ? missing : asked,
         };
     if (lh_plan_status(round->plan, present, "settings/" SEED_ALLOCATOR "/" SEED_ALLOCATOR,
                        accepted != NULL && lh_object_known(accepted)

@@ -87,13 +87,14 @@ static void evict_free(LhSeedRound *round, const LhPoolNode *node, gint64 n, con
 gboolean lh_seed_plan_moving(LhSeedRound *round)
 {
     GHashTableIter iter;
-    gpointer at;
+    gpointer value;
 
     g_hash_table_iter_init(&iter, round->groups);
-    while (g_hash_table_iter_next(&iter, NULL, &at))
-        if (((LhSeedDecision *)at)->moving || ((LhSeedDecision *)at)->claimed ||
-            ((LhSeedDecision *)at)->pending->len > 0)
+    while (g_hash_table_iter_next(&iter, NULL, &value)) {
+        const LhSeedDecision *at = value;
+        if (at->moving || at->claimed || (at->pending->len > 0 && !at->waits))
             return TRUE;
+    }
     return FALSE;
 }
 

@@ -14,6 +14,15 @@ static gint by_urgency(gconstpointer a, gconstpointer b)
     return strcmp(x->one.item->name, y->one.item->name);
 }
 
+static void end_one(LhSeedRound *round, const LhPoolAssignment *assignment)
+{
+    if (lh_pool_answer(assignment) == LH_ITEM_DONE)
+        lh_seed_take_done(round, assignment);
+    else
+        lh_seed_take(round, assignment, "evicted", "nothing of it is held there");
+    g_hash_table_add(round->told, assignment->of);
+}
+
 /* It stays where it was: what is there ends first, then it is loaded anew. What the first seed leaves may be of
  * another policy. */
 static void end_all(LhSeedRound *round, const LhSeedUnit *unit)
@@ -21,10 +30,10 @@ static void end_all(LhSeedRound *round, const LhSeedUnit *unit)
     const LhSeedGroup *group = unit->group == NULL ? NULL : unit->group->group;
 
     if (group == NULL || unit->one.ended->group != group)
-        lh_seed_take(round, unit->one.ended, "evicted", "nothing of it is held there");
+        end_one(round, unit->one.ended);
     for (GTreeNode *n = group == NULL ? NULL : g_tree_node_first(group->orders);
          n != NULL && !lh_seed_plan_full(round); n = g_tree_node_next(n))
-        lh_seed_take(round, g_tree_node_key(n), "evicted", "nothing of it is held there");
+        end_one(round, g_tree_node_key(n));
 }
 
 /* Orders of the unit that still take room, and where. */

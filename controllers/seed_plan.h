@@ -35,6 +35,7 @@ typedef struct {
     guint loads, evicts;    /* held */
     gboolean split, moving, claimed, lost;
     gboolean joined; /* by a seed, in this plan */
+    gboolean waits;  /* seeds of it for its manager, which takes nothing new */
     gboolean
         unknown; /* its Accepted, its claim or the Accepted of one of its seeds does not parse */
     const LhPoolAssignment *last; /* of those that may end, the one that was answered last */
@@ -100,7 +101,7 @@ void lh_seed_decision_free(gpointer decision);
 gboolean lh_seed_plan_frozen(const LhSeedGroup *group);
 void lh_seed_plan_note_all(LhSeedRound *round, const LhSeedDecision *at, const char *rule,
                            const char *reason);
-/* Seeds of some policy are on their way, or wait. */
+/* Seeds of some policy are on their way, or will soon be. */
 gboolean lh_seed_plan_moving(LhSeedRound *round);
 
 /* ---- ops; each is a group of its own, but for those that say otherwise ---- */

@@ -104,6 +104,7 @@ static void join(LhSeedRound *round, LhSeedDecision *at)
     LhSeedPlace *place = lh_seed_places_find(round->places, at->node);
 
     if (place == NULL || g_strcmp0(at->owner, at->node->id) != 0) {
+        at->waits = TRUE;
         lh_seed_plan_note_all(round, at, "wait-manager",
                               "the manager of its policy takes nothing new");
         return;

@@ -8,6 +8,7 @@ the beginning and gets what they leave of the cores, which is much while they wa
 """
 
 import argparse
+import ctypes
 import json
 import multiprocessing
 import os
@@ -23,6 +24,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 CHECKS = ROOT / "tools/checks"
 JOBS = os.cpu_count()
+PR_SET_PDEATHSIG = 1
 TAIL_LINES = 40
 CAUSE_LINES = 4  # around each line that says what failed
 SHOWN_FAILURES = 20
@@ -207,6 +209,7 @@ BESIDE = {"asan": build_asan, "tidy": run_tidy, "tsan": build_tsan}
 def step_aside():
     """This process and its children get what others leave of the cores."""
     os.setsid()
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)  # it ends with the stages
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     try:  # where the kernel shares the cores among sessions first
         Path("/proc/self/autogroup").write_text("19")

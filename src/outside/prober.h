@@ -24,8 +24,9 @@ typedef struct {
 
 typedef void (*LhProbeDone)(const LhProbeAnswer *answer, gpointer data);
 
-/* GET @uri on behalf of the errand @id; @keep: the connection, for the next time. @done is called once, not inside ask(), unless it was cancelled
- * before; @answer is borrowed. Returns the question, which is good for cancel() until then. */
+/* GET @uri on behalf of the errand @id; @keep: the connection, for the next time. @done is called once, not
+ * inside ask(), unless it was cancelled before; @answer is borrowed. Returns the question, which is good for
+ * cancel() until then. */
 typedef struct {
     gpointer (*ask)(gpointer data, const char *id, const char *uri, gint64 timeout_ms,
                     gboolean keep, LhProbeDone done, gpointer done_data);

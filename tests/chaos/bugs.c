@@ -29,6 +29,8 @@ static const BugRow rows[] = {
      "a manager evicts what does not parse"},
     {"retry-at-once", "s3-500,s3-truncate", "0.4", FALSE, "placement",
      "a manager does not wait before the next attempt"},
+    {"lost-node-not-failed", "stop-agent,cut,drop-requests", "0.7", FALSE, "exclusive",
+     "a lost crawl manager's seeds are given away before it has failed"},
 };
 
 /* All that it printed; g_free. *code: its exit code. */

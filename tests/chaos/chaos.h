@@ -55,8 +55,8 @@ typedef struct Schedule Schedule;
     X(loaded_bytes, "bytes loaded", 4000000)               \
     X(evictions, "evictions", 5)                           \
     X(deletions, "snapshots whose data was deleted", 1)    \
-    X(seeds, "seeds that were begun", 12)                  \
-    X(handed, "seeds that went to another node", 3)        \
+    X(seeds, "seeds that were begun", 10)                  \
+    X(handed, "seeds that went to another node", 1)        \
     X(registrations, "registrations of agents", 8)         \
     X(failovers, "changes of a controller's leader", 5)    \
     X(revisions, "revisions", 600)                         \

@@ -456,9 +456,9 @@ static void what_it_has_alone_goes_elsewhere(void **state)
     assert_null(wrong);
     assert_int_equal(loads->len, 2);
     assert_true(is_never(history, &spare, "failure"));
-    g_autofree char *of = g_strconcat("recovery/", ill.id, NULL);
-    world_wait_event(world, "LeaseRevoked", NULL);
-    world_wait_event(world, "NodeFailed", NULL);
+    g_autofree char *of = g_strconcat("nodes/recovery/", ill.id, NULL);
+    world_wait_event(world, "LeaseRevoked", of);
+    world_wait_event(world, "NodeFailed", of);
     assert_true(metric(manager, "probes_total{result=\"miss\"}") >= 3);
     /* It comes back as somebody else, who is well. */
     wait_registered(world, &ill);

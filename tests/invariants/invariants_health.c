@@ -85,6 +85,15 @@ static gboolean is_mark(const LhHealth *before, const LhHealth *after)
            g_str_has_prefix(after->reason, BY_PROBE);
 }
 
+/* It said so itself, or says no more that it is: no doubt about who is cut off. */
+static gboolean says_itself(const Inv *inv, const char *node)
+{
+    const LhHealth *health = (const LhHealth *)inv_get(inv, LH_KIND_HEALTH, node);
+    return health != NULL && lh_object_known(&health->o) && health->reason != NULL &&
+           (g_str_has_prefix(health->reason, "its own word") ||
+            g_str_has_prefix(health->reason, "it reports no error"));
+}
+
 /* Other nodes of the pool that were condemned lately. */
 static guint count_marks(const Inv *inv, const char *pool, const char *node, gint64 since_ms)
 {
@@ -93,7 +102,7 @@ static guint count_marks(const Inv *inv, const char *pool, const char *node, gin
     for (guint i = 0; i < inv->marks->len; i++) {
         const InvMark *mark = &g_array_index(inv->marks, InvMark, i);
         if (mark->ms > since_ms && strncmp(mark->node, pool, len) == 0 && mark->node[len] == '/' &&
-            strcmp(mark->node, node) != 0)
+            strcmp(mark->node, node) != 0 && !says_itself(inv, mark->node))
             g_hash_table_add(nodes, (gpointer)mark->node);
     }
     return g_hash_table_size(nodes);

@@ -30,7 +30,8 @@ static const struct {
      BIT(SNAPSHOT) | BIT(ORPHAN) | BIT(BRAKE) | BIT(STATUS), NULL},
     {"cluster-monitor", BIT(ASSIGNMENT) | BIT(STATUS), BIT(STATUS) | BIT(DELETION) | BIT(ORPHAN),
      ""},
-    {"failure-detector", BIT(HEALTH) | BIT(BRAKE), BIT(HEALTH) | BIT(BRAKE), NULL},
+    {"failure-detector", BIT(HEALTH) | BIT(BRAKE) | BIT(STATUS),
+     BIT(HEALTH) | BIT(BRAKE) | BIT(STATUS), NULL},
 };
 
 /* An assignment, an item and a retry name their pool. */

@@ -397,12 +397,18 @@ static void a_fleet_is_not_condemned_at_once(void **state)
     const LhBrake *brake = look(world, "decided/brakes/failure-detector");
     assert_non_null(brake);
     assert_int_equal(brake->eligible, 30);
+    const LhCondition *said = condition_of(world, "settings/failure-detector/failure-detector",
+                                           "Braked");
+    assert_non_null(said);
+    assert_int_equal(said->status, LH_CONDITION_TRUE);
+    assert_non_null(strstr(said->message, brake->plan_hash));
     for (guint i = 0; i < 30; i++) {
         g_autofree char *key = g_strdup_printf("cache/n%u-00000001", i);
         saw(world, key, 0);
     }
     run(world, "failure-detector");
     assert_null(look(world, "decided/brakes/failure-detector"));
+    assert_null(look(world, "decided/status/settings/failure-detector/failure-detector"));
     assert_int_equal(in_failure(world, 30), 0);
 }
 
@@ -558,6 +564,106 @@ static void nodes_are_counted_by_what_the_cluster_holds_them_for(void **state)
     }
 }
 
+static guint64 digest(const World *world)
+{
+    gpointer rebuilt = rebuilt_index(world, NULL);
+    guint64 kept = lh_failure_detector.errands_digest(fleet(world));
+
+    assert_int_equal(kept, lh_failure_detector.errands_digest(rebuilt));
+    lh_fleet_index.free(rebuilt);
+    return kept;
+}
+
+static char *errands_text(const World *world)
+{
+    LhPlanContext context = {.now_ms = world->now_ms};
+    g_autoptr(LhErrands) errands = lh_errands_new();
+    GString *text = g_string_new(NULL);
+
+    lh_failure_detector.errands(fleet(world), &context, errands);
+    for (guint i = 0; i < errands->errands->len; i++) {
+        const LhErrand *errand = &g_array_index(errands->errands, LhErrand, i);
+        g_string_append_printf(
+            text, "%s %s %" PRId64 "/%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 "\n",
+            errand->id, errand->uri == NULL ? "" : errand->uri, errand->token, errand->attempt,
+            errand->number, errand->period_ms, errand->timeout_ms, errand->most);
+    }
+    return g_string_free(text, FALSE);
+}
+
+static void see_revoked(World *world, const char *error)
+{
+    const LhObject *at = look(world, "decided/health/recovery/r-00000001");
+
+    g_autofree char *value = g_strdup_printf("{\"at\":%" PRId64 ",\"token\":%" PRId64 "%s}",
+                                             world->now_ms, at->mod_rev, error);
+    put(world, "observed/failure-detector/revoke.recovery.r-00000001", value);
+}
+
+/* Each step changes the errands, or it does not; the digest tells. */
+static void the_digest_tells_when_the_errands_change(void **state)
+{
+    g_autoptr(World) world = world_new();
+    const char *key = "recovery/r-00000001", *node = "actual/nodes/recovery/r-00000001";
+
+    (void)state;
+    g_autofree char *text = errands_text(world);
+    guint64 before = digest(world);
+    for (guint step = 0; step < 13; step++) {
+        switch (step) {
+        case 0:
+            put_probed(world, NODE, "online");
+            break;
+        case 1:
+            put_probed(world, key, "online");
+            break;
+        case 2:
+            run(world, "failure-detector");
+            break;
+        case 3:
+            put_probed(world, key, "waiting");
+            break;
+        case 4:
+            saw(world, NODE, 2);
+            break;
+        case 5:
+            put_settings(world, "failure-detector", "\"probePath\":\"/well\"");
+            break;
+        case 6:
+            put_settings(world, "failure-detector", "\"probeMisses\":2");
+            break;
+        case 7:
+            put_settings(world, "failure-detector", "\"probePeriod\":\"1s\",\"brakePercent\":90");
+            break;
+        case 8:
+            saw(world, key, 3);
+            run(world, "failure-detector");
+            break;
+        case 9:
+            see_revoked(world, ",\"error\":\"no\"");
+            break;
+        case 10:
+            see_revoked(world, "");
+            break;
+        case 11:
+            put(world, "decided/assignments/worker/w-00000001/task", "{\"action\":\"load\"}");
+            break;
+        case 12:
+            del(world, node);
+            break;
+        }
+        g_autofree char *now = errands_text(world);
+        guint64 after = digest(world);
+        if (strcmp(now, text) != 0 && before == after)
+            fail_msg("step %u: other errands, same digest", step);
+        if (strcmp(now, text) == 0 && before != after && step != 10) /* that it is revoked */
+            fail_msg("step %u: the same errands, another digest", step);
+        g_free(text);
+        text = g_steal_pointer(&now);
+        before = after;
+    }
+}
+
 /* A manager that is cut off hears of one node after the other that it has missed its probe thrice. */
 static void others_that_miss_too_are_waited_for(void **state)
 {
@@ -625,6 +731,7 @@ int main(void)
         cmocka_unit_test(a_mark_needs_no_reason),
         cmocka_unit_test(a_fleet_is_not_condemned_at_once),
         cmocka_unit_test(a_small_fleet_is_a_fleet),
+        cmocka_unit_test(the_digest_tells_when_the_errands_change),
         cmocka_unit_test(a_fleet_is_not_revoked_one_by_one),
         cmocka_unit_test(who_came_back_counts),
         cmocka_unit_test(the_end_of_a_lease_is_told_when_it_has_ended),

@@ -394,6 +394,7 @@ static void assert_missing(World *world, const char *message)
 static void why_nothing_takes_it_is_said(void **state)
 {
     g_autoptr(World) world = world_new();
+    const LhCondition *waits;
 
     (void)state;
     accept_seed(world, "a", NULL, "started");
@@ -406,7 +407,11 @@ static void why_nothing_takes_it_is_said(void **state)
         "{\"revision\":1,\"acceptedAt\":1,\"spec\":{}}");
     accept_seed(world, "b", NULL, "started");
     accept_seed(world, "c", NULL, "started");
+    settings(world, "{\"rebalanceAt\":\"2026-01-01T00:00:00Z\"}");
     assert_missing(world, "2 seeds have no manager: none has room");
+    waits = condition_of(world, "settings/" NAME "/" NAME, "Rebalanced");
+    assert_int_equal(waits->status, LH_CONDITION_FALSE);
+    assert_string_equal(waits->message, "2 seeds have no manager: none has room");
     leave_pool(world, LH_POOL_MANAGER, "m-00000001");
     say_health(world, LH_POOL_MANAGER, "m-00000001", "failed");
     assert_missing(world, "3 seeds have no manager: no manager is there");
@@ -480,6 +485,24 @@ static void step_partly(World *world, LhPlan **old, GRand *rand)
     }
 }
 
+/* Some node has ended a crawl, whatever it was told last. */
+static void one_is_done(World *world, GRand *rand)
+{
+    g_autoptr(GPtrArray) orders = keys_below(world, "decided/assignments/manager/");
+    const LhAssignment *order;
+    g_autofree char *name = NULL, *id = NULL;
+
+    if (orders->len == 0)
+        return;
+    order = look(world, orders->pdata[g_rand_int_range(rand, 0, (gint32)orders->len)]);
+    name = g_strdup(order->o.name);
+    id = lh_name_part(name, 1);
+    if (lookf(world, "actual/nodes/manager/%s", id) == NULL)
+        return;
+    g_hash_table_add(released, order_id(name, order->o.mod_rev));
+    answer_in_pool(world, name, "done", "");
+}
+
 static void disturb(World *world, GRand *rand)
 {
     static const char *const states[] = {"started", "started", "started", "paused", "stopped"};
@@ -507,6 +530,9 @@ static void disturb(World *world, GRand *rand)
         putf(world, "decided/accepted/nodepolicies/manager/m1",
              "{\"revision\":1,\"acceptedAt\":1,\"spec\":{\"drain\":%s}}",
              g_rand_boolean(rand) ? "true" : "false");
+        return;
+    case 4:
+        one_is_done(world, rand);
         return;
     default:
         accept_seed(world, seed, g_rand_boolean(rand) ? policy : NULL,

@@ -204,6 +204,32 @@ static void a_policy_takes_no_room_of_seeds_without(void **state)
     assert_int_equal(on(world, "m1-00000001"), 3);
 }
 
+/* Its manager takes nothing new, for as long as people want: the others are made even meanwhile. */
+static void who_waits_for_his_manager_holds_up_nobody(void **state)
+{
+    g_autoptr(World) world = fleet_of(1);
+
+    (void)state;
+    settings(world, MANUAL);
+    accept_group(world, "a", 1);
+    settle_seeds(world);
+    cordon(world, "m0", TRUE);
+    accept_seed(world, "late", "a", "started");
+    join_pool(world, LH_POOL_MANAGER, "m1-00000001", "");
+    accept_group(world, "b", 2);
+    accept_group(world, "c", 2);
+    accept_free(world, "f", 1);
+    settle_seeds(world);
+    join_pool(world, LH_POOL_MANAGER, "m2-00000001", "");
+    settings(world, ASKED(1));
+    settle_seeds(world);
+    assert_on(world, "late", NULL);
+    assert_int_equal(on(world, "m1-00000001"), 3);
+    assert_int_equal(on(world, "m2-00000001"), 2);
+    assert_int_equal(condition_of(world, "settings/" NAME "/" NAME, "Rebalanced")->status,
+                     LH_CONDITION_TRUE);
+}
+
 /* ---- properties ---- */
 
 typedef struct {
@@ -515,6 +541,7 @@ int main(void)
         cmocka_unit_test(what_was_to_move_can_stay_where_it_was),
         cmocka_unit_test(a_manager_gives_policies_or_gets_some),
         cmocka_unit_test(a_policy_takes_no_room_of_seeds_without),
+        cmocka_unit_test(who_waits_for_his_manager_holds_up_nobody),
         cmocka_unit_test_teardown(random_fleets_are_even, say_which),
     };
 

@@ -291,6 +291,22 @@ static void who_is_done_first_in_a_move_is_done(void **state)
     assert_string_equal(state_of(world, "a"), "Done");
 }
 
+/* The others stay where they were after all, and begin there anew. */
+static void who_is_done_where_the_others_stay_is_done(void **state)
+{
+    g_autoptr(World) world = fleet_that_moves();
+
+    (void)state;
+    put(world, "decided/accepted/nodepolicies/manager/m0", DRAINED("false"));
+    leave_pool(world, LH_POOL_MANAGER, "n-00000001");
+    answer_in_pool(world, "manager/m0-00000001/b", "done", "");
+    settle_seeds(world);
+    assert_on(world, "a", "m0-00000001");
+    assert_on(world, "c", "m0-00000001");
+    assert_on(world, "b", NULL);
+    assert_string_equal(state_of(world, "b"), "Done");
+}
+
 static void all_are_done_in_a_move(void **state)
 {
     g_autoptr(World) world = fleet_that_moves();
@@ -321,6 +337,7 @@ int main(void)
         cmocka_unit_test(who_is_stopped_in_a_move_stays_behind),
         cmocka_unit_test(who_is_done_in_a_move_is_done),
         cmocka_unit_test(who_is_done_first_in_a_move_is_done),
+        cmocka_unit_test(who_is_done_where_the_others_stay_is_done),
         cmocka_unit_test(all_are_done_in_a_move),
     };
 

@@ -4,6 +4,7 @@
  */
 #include "controllers/detector.h"
 #include "outside/prober.h"
+#include "tests/fakes/env_sim.h"
 
 #include <gio/gio.h>
 #include <setjmp.h>
@@ -14,6 +15,7 @@
 #include <cmocka.h>
 
 /* links: gio */
+/* links: fakes */
 
 #define HEALTHY "{\"status\":\"healthy\"}"
 
@@ -364,6 +366,80 @@ static void a_lease_is_revoked_once(void **state)
     assert_int_equal(lab->revoked, 0);
 }
 
+/* ---- in virtual time, with an asker of its own ---- */
+
+typedef struct {
+    LhProbeDone done;
+    gpointer data;
+} Asked;
+
+static gpointer keep_question(gpointer data, const char *id, const char *uri, gint64 timeout_ms,
+                              gboolean keep, LhProbeDone done, gpointer done_data)
+{
+    (void)keep;
+    assert_string_equal(id, "probe.cache.a");
+    assert_string_equal(uri, "http://127.0.0.1:1/ok");
+    assert_int_equal(timeout_ms, 200);
+    *(Asked *)data = (Asked){done, done_data};
+    return data;
+}
+
+static void drop_question(gpointer data, gpointer question)
+{
+    assert_ptr_equal(data, question);
+    ((Asked *)data)->done = NULL;
+}
+
+static void time_is_out(Asked *asked)
+{
+    LhProbeDone done = asked->done;
+
+    assert_non_null(done);
+    asked->done = NULL;
+    done(&(LhProbeAnswer){.error = "no time left", .timed_out = TRUE}, asked->data);
+}
+
+/* A loop that stood still cannot know whether the answer was there in time. */
+static void a_time_that_ran_out_while_the_loop_stood_still_is_no_miss(void **state)
+{
+    Lab *lab = *state;
+    SimWorld *world = sim_world_new(1);
+    LhEnv *env = sim_machine_new(world, "manager");
+    LhMirror *mirror = lh_mirror_new(env, &lab->etcd, "/leasehold/");
+    Asked asked = {NULL, NULL};
+    const LhProberOptions options = {.env = env,
+                                     .mirror = mirror,
+                                     .etcd = &lab->etcd,
+                                     .metrics = lab->metrics,
+                                     .asker = {keep_question, drop_question, &asked}};
+    LhProber *prober = lh_prober_new(&options), *kept = lab->prober;
+    LhMirror *real = lab->mirror;
+    gint64 now = 0;
+
+    lab->prober = prober;
+    lab->mirror = mirror;
+    probe(lab, 1, "/ok", 3);
+    for (gint64 misses = 1; misses <= 2; misses++) {
+        sim_world_run_until(world, now += 20);
+        sim_world_run_until(world, now += 200 + 5000); /* nothing else to do: it stood still */
+        time_is_out(&asked);
+        assert_int_equal(seen(lab, "probe.cache.a") == NULL ? 0
+                                                            : seen(lab, "probe.cache.a")->missing,
+                         misses - 1);
+        sim_world_run_until(world, now += 20);
+        sim_world_run_until(world, now += 200);
+        time_is_out(&asked);
+        assert_int_equal(seen(lab, "probe.cache.a")->missing, misses);
+    }
+    lh_prober_free(prober);
+    assert_null(asked.done);
+    lh_mirror_free(mirror);
+    lh_env_free(env);
+    sim_world_free(world);
+    lab->prober = kept;
+    lab->mirror = real;
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -377,6 +453,7 @@ int main(void)
         TEST(many_at_once),
         TEST(connections_are_kept_of_no_more_nodes_than_fit),
         TEST(a_lease_is_revoked_once),
+        TEST(a_time_that_ran_out_while_the_loop_stood_still_is_no_miss),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -112,6 +112,47 @@ static void answer(const Manager *manager, gint64 attempt, const char *error)
 
 /* ---- tests ---- */
 
+static guint64 digest_of_seen(gconstpointer index)
+{
+    const LhObservation *last = seen(index);
+
+    return last == NULL ? 1 : 2 + (guint64)last->attempt;
+}
+
+/* Plans come and go; the outside hears what is new, at the time that was named too, and after a pause all. */
+static void what_has_not_changed_is_not_told_again(void **state)
+{
+    Lab *lab = lab_new(1);
+    Manager *manager = outside_manager(lab, "m0");
+
+    with_errands.errands_digest = digest_of_seen;
+    wait_for(lab, one_leads, 10000);
+    pass(lab, 500);
+    guint sets = outsides[0].sets;
+    assert_string_equal(outsides[0].wanted->str, "probe:7/1 ");
+    for (guint i = 0; i < 5; i++) {
+        guint plans = script.plans;
+        publish(lab, i, 1);
+        pass(lab, 1000);
+        assert_true(script.plans > plans);
+    }
+    assert_int_equal(outsides[0].sets, sets);
+    answer(manager, 1, "refused");
+    pass(lab, 500);
+    assert_int_equal(outsides[0].sets, sets + 1);
+    publish(lab, 6, 1);
+    pass(lab, 700);
+    assert_int_equal(outsides[0].sets, sets + 2); /* its time had come */
+    assert_string_equal(outsides[0].wanted->str, "probe:7/2 ");
+    put(lab, "desired/settings/" NAME, "{\"spec\":{\"paused\":true}}");
+    pass(lab, 1000);
+    assert_string_equal(outsides[0].wanted->str, "");
+    put(lab, "desired/settings/" NAME, "{\"spec\":{\"paused\":false}}");
+    pass(lab, 1000);
+    assert_string_equal(outsides[0].wanted->str, "probe:7/1 "); /* what was seen is forgotten */
+    outside_end(lab);
+}
+
 static void an_errand_is_asked_for_until_it_is_answered(void **state)
 {
     Lab *lab = lab_new(1);
@@ -298,6 +339,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_errand_is_asked_for_until_it_is_answered),
+        cmocka_unit_test(what_has_not_changed_is_not_told_again),
         cmocka_unit_test(nothing_is_wanted_without_leadership),
         cmocka_unit_test(errands_end_at_the_deadline),
         cmocka_unit_test(errands_end_when_the_mirror_is_in_doubt),
