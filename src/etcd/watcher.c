@@ -445,14 +445,24 @@ static gboolean is_witness(const Witness *witness, const LhKv *kv, gboolean at_e
     return kv != NULL && kv->mod_rev == witness->rev && lh_watcher_content(kv) == witness->content;
 }
 
+/* Of the witnesses that were read, all as they were delivered. */
+static gboolean has_proved_a_put(const LhWatcher *watcher)
+{
+    for (guint i = 0; i < watcher->proved; i++)
+        if (!watcher->witnesses[i].gone)
+            return TRUE;
+    return FALSE;
+}
+
 static void on_witness(const LhRangeReply *reply, const GError *error, gpointer data)
 {
     LhWatcher *watcher = data;
     const Witness *witness = &watcher->witnesses[watcher->proved];
     watcher->proof = 0;
     if (error != NULL && g_error_matches(error, LH_ERROR, LH_ERR_COMPACTED)) {
-        if (watcher->listed && watcher->streams == 1)
-            go_on(watcher); /* another list would show the same */
+        if ((watcher->listed && watcher->streams == 1) || has_proved_a_put(watcher))
+            go_on(
+                watcher); /* another list would show the same; or the newer ones are what is left */
         else
             stop(watcher, witness->rev); /* it cannot be told: a list is right in any case */
         return;

@@ -593,6 +593,21 @@ static void a_witness_that_was_compacted_proves_nothing(void **state)
     expect(f, "lost 9\n");
 }
 
+/* The newest is there with its value: what is compacted of the older ones says nothing against it. */
+static void an_older_witness_may_be_compacted(void **state)
+{
+    Fixture *f = *state;
+    start_open(f, 5);
+    send(f, FALSE, 9, REVISIONS(8, 9));
+    script_close(f->etcd);
+    pass(f, 100);
+    script_created(f->etcd, 50);
+    expect(f, "events a@8 b@9 |9\ninterrupted\n");
+    answer_witness(f, "b", 9, 9);
+    script_fail(f->etcd, S_RANGE, LH_ERR_COMPACTED);
+    expect(f, "opened\n");
+}
+
 static void a_proof_that_fails_is_tried_again(void **state)
 {
     Fixture *f = *state;
@@ -788,6 +803,7 @@ int main(void)
         TEST(catching_up_in_another_history_is_lost),
         TEST(what_comes_before_the_proof_is_delivered_after_it),
         TEST(a_witness_that_was_compacted_proves_nothing),
+        TEST(an_older_witness_may_be_compacted),
         TEST(a_proof_that_fails_is_tried_again),
         TEST(the_headers_revision_is_no_progress),
         TEST(fragments_are_joined),
