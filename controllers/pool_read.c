@@ -279,7 +279,7 @@ GArray *lh_pool_takers(const LhPoolView *view)
     }
     for (guint i = 0; i < takers->len; i++) {
         LhPoolTaker *taker = &g_array_index(takers, LhPoolTaker, i);
-        if (lh_pool_on_probation(taker->node) && !LH_BUG(PROBATION_WHOLE))
+        if (lh_pool_on_probation(taker->node))
             taker->limit = MIN(taker->limit, lh_place_half_share(demand, takers->len));
     }
     return takers;
