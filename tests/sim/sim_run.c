@@ -288,14 +288,14 @@ static void start_world(Sim *sim)
     start_activities(sim, sim_faults, TRUE);
 }
 
-/* No more faults: what is broken is mended at once. */
+/* No more faults: what is broken is mended at once. What is to be tried again after that has its time. */
 static void calm_down(Sim *sim)
 {
     sim_trace(sim, "calm");
     sim->calm = TRUE;
     g_ptr_array_set_size(sim->activities, 0);
     sim_faults_end(sim);
-    while (sim->laters->len > 0 && !sim->failed) {
+    for (guint n = sim->laters->len; n > 0 && sim->laters->len > 0 && !sim->failed; n--) {
         Later *later = g_ptr_array_steal_index(sim->laters, 0);
         later->func(sim, later->process, later->text, later->number);
         later_free(later);
