@@ -211,7 +211,9 @@ static void seed_allocator_plan(gconstpointer index, const LhPlanContext *contex
     round.nowhere = why_nowhere(&round);
     round.asked = is_asked(&round);
     round.balances = round.asked || round.settings->auto_rebalance;
-    round.threshold = round.asked ? 1 : round.settings->rebalance_threshold;
+    round.borne = round.asked
+                      ? (LhSeedBorne){1, 1}
+                      : lh_seed_places_borne(round.places, round.settings->rebalance_threshold);
     lh_seed_plan_todo(&round);
     lh_seed_plan_policies(&round);
     lh_seed_plan_units(&round);

@@ -207,7 +207,7 @@ static Move best_move(LhSeedRound *round, guint from, const GPtrArray *groups, g
         Move move = {.from = from, .group = i};
         if (size >= gap)
             continue; /* it evens nothing, wherever it goes: what is even costs no more than this */
-        move.to = lh_seed_places_relief(round->places, place, size, round->threshold);
+        move.to = lh_seed_places_relief(round->places, place, size, &round->borne);
         if (move.to == NULL)
             continue;
         move.gain = lh_seed_places_gain(place, move.to, size);
@@ -242,7 +242,7 @@ static Move next_move(LhSeedRound *round, const GPtrArray *groups)
     for (guint i = 0; i < order->len && move.to == NULL; i++) {
         guint from = g_array_index(order, guint, i);
         gint64 gap = lh_seed_place_total(lh_seed_places_at(round->places, from)) - least;
-        if (gap <= round->threshold)
+        if (gap <= round->borne.totals)
             break;
         move = best_move(round, from, groups->pdata[from], gap);
     }
@@ -272,7 +272,7 @@ static gboolean rebalance_groups(LhSeedRound *round)
 /* Totals are left alone until the rest is as it will be: who has one more follows from it. */
 static void rebalance_free(LhSeedRound *round, gboolean rest)
 {
-    gboolean uneven = lh_seed_places_level(round->places, round->leaving, round->threshold, TRUE);
+    gboolean uneven = lh_seed_places_level(round->places, round->leaving, &round->borne, TRUE);
     gboolean totals = rest && !uneven && round->leaving == 0;
 
     for (guint i = 0; i < lh_seed_places_n(round->places); i++) {
@@ -297,7 +297,7 @@ void lh_seed_plan_moves(LhSeedRound *round)
         return;
     rest = !round->moves && !lh_seed_plan_moving(round);
     if (rest) {
-        lh_seed_places_level(round->places, round->leaving, round->threshold, TRUE);
+        lh_seed_places_level(round->places, round->leaving, &round->borne, TRUE);
         rest = !rebalance_groups(round);
     }
     if (!round->stopped)

@@ -3,6 +3,9 @@
 
 #include <string.h>
 
+/* Of what a manager has: totals may differ by one part. */
+#define BORNE_PART 10
+
 struct LhSeedPlaces {
     GArray *places; /* LhSeedPlace, by host name */
     GHashTable *by_node;
@@ -64,6 +67,20 @@ void lh_seed_places_add(LhSeedPlace *place, gboolean group, gint64 size)
         place->groups += size;
     else
         place->free += size;
+}
+
+LhSeedBorne lh_seed_places_borne(const LhSeedPlaces *places, gint64 threshold)
+{
+    gint64 sum = 0;
+
+    for (guint i = 0; i < places->places->len; i++) {
+        const LhSeedPlace *place = &g_array_index(places->places, LhSeedPlace, i);
+        sum += place->free + place->groups;
+    }
+    return (LhSeedBorne){
+        .free = threshold,
+        .totals = MAX(threshold, sum / (BORNE_PART * MAX(places->places->len, 1))),
+    };
 }
 
 /* Of seeds without throttle; what it has stays, if people lower the limit. */
@@ -224,7 +241,8 @@ static void swap_all(LhSeedPlaces *places, gint64 threshold)
         continue;
 }
 
-gboolean lh_seed_places_level(LhSeedPlaces *places, gint64 coming, gint64 threshold, gboolean move)
+gboolean lh_seed_places_level(LhSeedPlaces *places, gint64 coming, const LhSeedBorne *borne,
+                              gboolean move)
 {
     gint64 total = coming, level, keep, left;
     gboolean uneven, any = FALSE;
@@ -232,7 +250,7 @@ gboolean lh_seed_places_level(LhSeedPlaces *places, gint64 coming, gint64 thresh
     for (guint i = 0; i < places->places->len; i++)
         total += lh_seed_places_at(places, i)->free;
     keep = level_of(places, total, TRUE);
-    uneven = move && differ(places, keep, threshold);
+    uneven = move && differ(places, keep, borne->free);
     level = level_of(places, total, FALSE);
     left = total - filled(places, uneven ? level : keep, !uneven);
     for (guint i = 0; i < places->places->len; i++) {
@@ -252,7 +270,7 @@ gboolean lh_seed_places_level(LhSeedPlaces *places, gint64 coming, gint64 thresh
         any = any || place->free > place->even;
     }
     if (move)
-        swap_all(places, threshold);
+        swap_all(places, borne->totals);
     for (guint i = 0; i < places->places->len; i++) {
         LhSeedPlace *place = lh_seed_places_at(places, i);
         place->base = move ? MIN(place->target, level) : place->target;
@@ -271,7 +289,7 @@ gint64 lh_seed_places_gain(const LhSeedPlace *from, const LhSeedPlace *to, gint6
 }
 
 LhSeedPlace *lh_seed_places_relief(LhSeedPlaces *places, const LhSeedPlace *from, gint64 size,
-                                   gint64 threshold)
+                                   const LhSeedBorne *borne)
 {
     LhSeedPlace *best = NULL;
 
@@ -285,7 +303,7 @@ LhSeedPlace *lh_seed_places_relief(LhSeedPlaces *places, const LhSeedPlace *from
              lh_seed_place_total(place) < lh_seed_place_total(best)))
             best = place;
     }
-    if (best == NULL || lh_seed_place_total(from) - lh_seed_place_total(best) <= threshold ||
+    if (best == NULL || lh_seed_place_total(from) - lh_seed_place_total(best) <= borne->totals ||
         lh_seed_places_gain(from, best, size) <= 0)
         return NULL;
     return best;

@@ -6,8 +6,9 @@
  *  1. Seeds without throttle are within 1 of each other (q or q + 1 on each), as far as there is room.
  *  2. Totals are as even as whole policies allow: the managers with one more are those with the fewest seeds in
  *     all; and a policy is moved when that makes two totals differ less.
- * Nothing is moved unless two managers differ by more than the threshold, and less afterwards. So what one
- * rebalance has made even, a second leaves as it is.
+ * Nothing is moved unless two managers differ by more than is borne, and less afterwards. So what one rebalance
+ * has made even, a second leaves as it is. Of totals more is borne than of seeds without throttle, for who moves
+ * a policy interrupts all its crawls: else the death of one manager of a hundred would move twice what it had.
  *
  * A policy goes where its total is to be the smallest: the seeds of policies there, and the seeds without throttle
  * that the manager will have when those are even (q of them; who has the one more is settled after the policies, for
@@ -37,6 +38,12 @@ typedef struct {
     gboolean gives, takes; /* policies, in this plan: never both */
 } LhSeedPlace;
 
+/* By how much managers may differ. */
+typedef struct {
+    gint64 free;   /* in seeds without throttle */
+    gint64 totals; /* in all */
+} LhSeedBorne;
+
 LhSeedPlaces *lh_seed_places_new(const LhPoolView *view); /* @view may be NULL */
 void lh_seed_places_free(LhSeedPlaces *places);
 guint lh_seed_places_n(const LhSeedPlaces *places);
@@ -44,6 +51,8 @@ LhSeedPlace *lh_seed_places_at(LhSeedPlaces *places, guint i);
 /* NULL: the node takes nothing new. @node may be NULL. */
 LhSeedPlace *lh_seed_places_find(LhSeedPlaces *places, const LhPoolNode *node);
 void lh_seed_places_add(LhSeedPlace *place, gboolean group, gint64 size);
+/* With @threshold for seeds without throttle, and a tenth of what a manager has if that is more in all. */
+LhSeedBorne lh_seed_places_borne(const LhSeedPlaces *places, gint64 threshold);
 
 typedef struct {
     gboolean group;
@@ -59,12 +68,13 @@ LhSeedPlace *lh_seed_places_best(LhSeedPlaces *places, const LhSeedWish *wish);
 
 /* Sets even, target and base, with @coming seeds without throttle that have no place yet. @move: seeds may be
  * moved for balance; else each keeps what it has. TRUE: seeds have to be moved to be even (free > even). */
-gboolean lh_seed_places_level(LhSeedPlaces *places, gint64 coming, gint64 threshold, gboolean move);
+gboolean lh_seed_places_level(LhSeedPlaces *places, gint64 coming, const LhSeedBorne *borne,
+                              gboolean move);
 
 /* After lh_seed_places_level(). The manager to which @size seeds of a group at @from go so that the two
- * differ less; NULL: there is none, or the difference is within @threshold. Takes no room of what is coming. */
+ * differ less; NULL: there is none, or the difference is borne. Takes no room of what is coming. */
 LhSeedPlace *lh_seed_places_relief(LhSeedPlaces *places, const LhSeedPlace *from, gint64 size,
-                                   gint64 threshold);
+                                   const LhSeedBorne *borne);
 /* They are moved there; the room at @from is free when they have gone. */
 void lh_seed_places_move(LhSeedPlace *from, LhSeedPlace *to, gint64 size);
 /* By how much the move evens the two: of several groups the one with the most is moved. */

@@ -102,7 +102,7 @@ void lh_seed_plan_units(LhSeedRound *round)
 
     for (guint i = 0; i < round->units->len; i++)
         coming += g_array_index(round->units, LhSeedUnit, i).group == NULL;
-    lh_seed_places_level(round->places, coming, round->threshold, round->balances);
+    lh_seed_places_level(round->places, coming, &round->borne, round->balances);
     g_array_sort(round->units, by_urgency);
     for (guint i = 0; i < round->units->len && !lh_seed_plan_full(round); i++)
         plan_unit(round, &g_array_index(round->units, LhSeedUnit, i));

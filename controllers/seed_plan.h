@@ -62,7 +62,7 @@ typedef struct {
     gint64 leaving;     /* seeds without throttle on their way from a node */
     gint64 missing;
     const char *nowhere; /* why no manager takes any seed; NULL: some do. Static storage */
-    gint64 threshold;    /* managers may differ by so many */
+    LhSeedBorne borne;
     gboolean balances; /* seeds may be moved to make managers even: always, or a person has asked */
     gboolean stopped, asked, moves;
 } LhSeedRound;

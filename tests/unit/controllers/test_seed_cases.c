@@ -196,6 +196,37 @@ static void beyond_the_threshold_policies_move(void **state)
     assert_on(world, "s4", "m1-00000001");
 }
 
+/* A policy is not moved by itself for a difference of less than a tenth; a person who asks gets them even. */
+static void a_small_difference_interrupts_no_crawl(void **state)
+{
+    g_autoptr(World) world = fleet_of(2);
+    static const struct {
+        const char *policy;
+        guint n;
+    } all[] = {{"a", 30}, {"b", 28}, {"c", 2}, {"e", 1}};
+    guint loads;
+
+    (void)state;
+    for (guint i = 0; i < G_N_ELEMENTS(all); i++) {
+        accept_throttle(world, all[i].policy, "{\"requests\":5,\"period\":\"1s\"}");
+        for (guint j = 0; j < all[i].n; j++) {
+            g_autofree char *name = g_strdup_printf("%s%02u", all[i].policy, j);
+            accept_seed(world, name, all[i].policy, "started");
+        }
+        settle_seeds(world);
+    }
+    accept_seed(world, "b00", "b", "stopped");
+    loads = world->loads;
+    settle_seeds(world);
+    assert_int_equal(world->loads, loads);
+    assert_int_equal(count_below(world, "decided/assignments/manager/m0-"), 31);
+    assert_int_equal(count_below(world, "decided/assignments/manager/m1-"), 29);
+    threshold_of(world, 1, "2026-01-01T00:00:00Z");
+    settle_seeds(world);
+    assert_int_equal(world->loads, loads + 1);
+    assert_on(world, "e00", "m1-00000001");
+}
+
 /* ---- edited while they move ---- */
 
 /* a, b and c of one policy are ordered off m0. */
@@ -333,6 +364,7 @@ int main(void)
         cmocka_unit_test(on_probation_a_manager_gets_half_a_share),
         cmocka_unit_test(within_the_threshold_nothing_moves),
         cmocka_unit_test(beyond_the_threshold_policies_move),
+        cmocka_unit_test(a_small_difference_interrupts_no_crawl),
         cmocka_unit_test(who_is_paused_in_a_move_moves),
         cmocka_unit_test(who_is_stopped_in_a_move_stays_behind),
         cmocka_unit_test(who_is_done_in_a_move_is_done),
