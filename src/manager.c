@@ -93,6 +93,7 @@ static gboolean start_server(Manager *manager, GError **error)
 
     if (!lh_http_options_read(manager->config, &options, error))
         return FALSE;
+    options.advertised = lh_config_string(manager->config, "advertiseUrl");
     manager->server = lh_http_server_new(manager->env, NULL, &options, error);
     return manager->server != NULL;
 }

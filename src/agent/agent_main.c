@@ -261,6 +261,7 @@ static gboolean start_server(Program *p, GError **error)
     LhHttpOptions options = {0};
     if (!lh_http_options_read(p->config, &options, error))
         return FALSE;
+    options.advertised = lh_config_string(p->config, "advertiseUrl");
     p->server = lh_http_server_new(p->env, NULL, &options, error);
     if (p->server == NULL)
         return FALSE;

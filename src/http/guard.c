@@ -2,8 +2,8 @@
  * The checks before routing that keep web pages of other origins out (CONTRACT.md section 3). Pure.
  * Who asks is access.c's matter.
  *
- * On loopback without authentication, Host must name this host and our port: a page whose name was
- * re-bound to 127.0.0.1 sends its own name. An Origin must be the one that Host gives. A body must be JSON, because a
+ * On loopback without authentication, Host must name this host and our port, or what others are told: a page
+ * whose name was re-bound to 127.0.0.1 sends its own name. An Origin must be the one that Host gives. A body must be JSON, because a
  * form cannot send that without asking first.
  */
 #include "http/internal.h"
@@ -14,6 +14,9 @@
 static gboolean host_is_ours(const LhHttpServer *server, const char *host)
 {
     const char *colon = strrchr(host, ':');
+    if (server->authority != NULL && g_ascii_strcasecmp(host, server->authority) == 0) {
+        return TRUE;
+    }
     if (colon != NULL && strchr(colon, ']') != NULL) {
         colon = NULL;
     }
@@ -102,7 +105,7 @@ guint lh_http_guard_origin(const LhHttpServer *server, const LhHttpRequest *requ
     }
     if (server->loopback && !server->authenticates &&
         (host == NULL || !host_is_ours(server, host))) {
-        *why = "Host is not this server's loopback address and port";
+        *why = "Host is not this server's loopback address and port, nor its advertised URL's";
         return 403;
     }
     const char *origin = lh_http_header(request, "Origin");

@@ -61,7 +61,8 @@ struct LhHttpServer {
     char *address;
     guint16 port;
     gboolean loopback;
-    LhTls *tls; /* NULL: plain */
+    char *authority; /* that others are told; NULL: none */
+    LhTls *tls;      /* NULL: plain */
     gboolean authenticates;
     LhWatched tokens_file;
     LhTokens *tokens; /* NULL: there is no tokens file */

@@ -463,6 +463,13 @@ static gboolean start(LhHttpServer *server, GSocketAddress *address, const LhHtt
     return TRUE;
 }
 
+/* "http://lh.example:8083/x" -> "lh.example:8083" */
+static char *authority_of(const char *url)
+{
+    const char *begin = url == NULL ? NULL : strstr(url, "://");
+    return begin == NULL ? NULL : g_strndup(begin + 3, strcspn(begin + 3, "/"));
+}
+
 LhHttpServer *lh_http_server_new(LhEnv *env, GMainContext *context, const LhHttpOptions *options,
                                  GError **error)
 {
@@ -476,6 +483,7 @@ LhHttpServer *lh_http_server_new(LhEnv *env, GMainContext *context, const LhHttp
     server->env = env;
     server->hangup_fd = -1;
     server->loopback = loopback;
+    server->authority = authority_of(options->advertised);
     server->max_body = options->max_body > 0 ? options->max_body : 1024 * 1024;
     server->routes = g_ptr_array_new_with_free_func(route_free);
     if (!prepare(server, options, error) || !start(server, address, options, error)) {
@@ -514,6 +522,7 @@ void lh_http_server_free(LhHttpServer *server)
     lh_tls_free(server->tls);
     g_ptr_array_unref(server->routes);
     g_free(server->address);
+    g_free(server->authority);
     g_free(server);
 }
 

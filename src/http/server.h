@@ -39,6 +39,8 @@ typedef struct {
     guint max_connections; /* 0: 1,024; further ones wait in the backlog. The limit on open files is
                             * raised to fit */
     guint max_per_ip;      /* 0: half of max_connections; further ones are closed */
+    const char
+        *advertised; /* URL that others are told; its host and port are a good Host. NULL: none */
 } LhHttpOptions;
 
 /* The options in @config (listen, insecure, tls.*, auth.*; borrowed from it). Errors: LH_ERR_INVALID

@@ -238,6 +238,18 @@ static void test_addresses(void **state)
     }
 }
 
+/* Probes come to what a node says of itself, which may be a port that leads here. */
+static void test_advertised(void **state)
+{
+    const LhHttpOptions options = {.listen = "127.0.0.1:0", .advertised = "http://lh.example:90/x"};
+    setup_with(state, &options);
+    Fixture *f = *state;
+    assert_int_equal(status_with(f, "GET /hello HTTP/1.1\r\nHost: LH.example:90\r\n\r\n"), 200);
+    assert_int_equal(status_with(f, "GET /hello HTTP/1.1\r\nHost: lh.example\r\n\r\n"), 403);
+    assert_int_equal(status_with(f, "GET /hello HTTP/1.1\r\nHost: lh.example:91\r\n\r\n"), 403);
+    teardown(state);
+}
+
 static void test_not_loopback(void **state)
 {
     const LhHttpOptions options = {.listen = "0.0.0.0:0", .insecure = TRUE};
@@ -256,11 +268,17 @@ static void test_not_loopback(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        test_case(test_routes),           test_case(test_head),
-        test_case(test_decoding),         test_case(test_json),
-        test_case(test_problems),         test_case(test_host),
-        test_case(test_origin),           test_case(test_content_type),
-        cmocka_unit_test(test_addresses), cmocka_unit_test(test_not_loopback),
+        test_case(test_routes),
+        test_case(test_head),
+        test_case(test_decoding),
+        test_case(test_json),
+        test_case(test_problems),
+        test_case(test_host),
+        test_case(test_origin),
+        test_case(test_content_type),
+        cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_not_loopback),
+        cmocka_unit_test(test_advertised),
     };
     return cmocka_run_group_tests_name("http/server", tests, NULL, NULL);
 }
