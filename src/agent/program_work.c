@@ -21,6 +21,8 @@
 #define MAX_URL_BYTES 2048
 #define END_MS        2000
 #define LATE_MS       1000 /* before an end after the deadline is looked at again */
+/* Between the beginnings of two programs: hundreds at once would keep the loop, and the lease with it, waiting. */
+#define APART_MS 5
 
 typedef enum { ON_LOAD, EXEC, ON_EVICT, N_PROGRAMS } Program;
 
@@ -48,7 +50,8 @@ struct Holding {
     gboolean answers;  /* its end has been decided: what it still has is being killed */
     GError *error;     /* of that end; NULL: done, or released */
     char *url;         /* printed by on-load */
-    LhTimer *timer;    /* to go on at the next turn */
+    gboolean queued;   /* for its turn */
+    LhTimer *timer;    /* to answer, past the deadline */
 };
 
 struct LhProgramWork {
@@ -61,6 +64,8 @@ struct LhProgramWork {
     gint64 deadline_ms;
     GHashTable *holdings; /* item → Holding */
     GPtrArray *runs;      /* Run */
+    GQueue waiting;       /* Holding: to begin a program, one at a turn */
+    LhTimer *turn;        /* of the next; after one there is none for APART_MS */
 };
 
 static void begin(Holding *h);
@@ -113,6 +118,8 @@ static void holding_free(gpointer data)
     for (guint i = 0; i < N_PROGRAMS; i++)
         if (h->runs[i] != NULL)
             h->runs[i]->holding = NULL;
+    if (h->queued)
+        g_queue_remove(&h->work->waiting, h);
     lh_timer_clear(h->work->env, &h->timer);
     if (h->assignment != NULL)
         lh_object_unref(&h->assignment->o);
@@ -398,21 +405,32 @@ static void go_on(Holding *h)
         go_on_loading(h);
 }
 
-static void on_timer(gpointer data)
+/* Not begun yet, what is to be released leaves nothing: go_on() says so. */
+static void on_turn(gpointer data)
 {
-    Holding *h = data;
-    h->timer = NULL;
-    go_on(h);
+    LhProgramWork *work = data;
+    Holding *h = g_queue_pop_head(&work->waiting);
+
+    work->turn = h != NULL ? lh_timer_in(work->env, APART_MS, on_turn, work) : NULL;
+    if (h == NULL)
+        return;
+    h->queued = FALSE;
+    if (h->releasing || work->o.on_load == NULL) {
+        go_on(h);
+    } else {
+        h->prepared = TRUE;
+        start(h, ON_LOAD);
+    }
 }
 
 static void begin(Holding *h)
 {
-    if (h->work->o.on_load != NULL) {
-        h->prepared = TRUE;
-        start(h, ON_LOAD);
-    } else {
-        h->timer = lh_timer_in(h->work->env, 0, on_timer, h);
-    }
+    LhProgramWork *work = h->work;
+
+    h->queued = TRUE;
+    g_queue_push_tail(&work->waiting, h);
+    if (work->turn == NULL)
+        work->turn = lh_timer_in(work->env, 0, on_turn, work);
 }
 
 /* ---- the vtable ---- */
@@ -493,8 +511,8 @@ static void work_release(LhAgentWork *base, const char *item)
         lh_guard_stop(h->runs[ON_LOAD]->guard, work->o.stop_ms); /* over goes on */
     else if (h->runs[EXEC] != NULL)
         go_on_releasing(h);
-    else if (h->timer == NULL)
-        h->timer = lh_timer_in(work->env, 0, on_timer, h);
+    else if (!h->queued)
+        begin(h);
 }
 
 static void work_deadline(LhAgentWork *base, gint64 mono_ms)
@@ -570,6 +588,7 @@ void lh_program_work_free(LhProgramWork *work)
     g_hash_table_remove_all(work->holdings);
     wait_for_ends(work);
     g_hash_table_unref(work->holdings);
+    lh_timer_clear(work->env, &work->turn);
     while (work->runs->len > 0) {
         Run *run = work->runs->pdata[0];
         lh_guard_abandon(run->guard);

@@ -143,6 +143,19 @@ static void expect(Fixture *f, const char *log)
         fail_msg("answers are \"%s\", not \"%s\"", f->log->str, log);
 }
 
+static gboolean log_has(gpointer data)
+{
+    const Expected *expected = data;
+    return strstr(expected->f->log->str, expected->log) != NULL;
+}
+
+static void expect_at_last(Fixture *f, const char *answer)
+{
+    Expected expected = {.f = f, .log = answer};
+    if (!guard_wait(log_has, &expected))
+        fail_msg("answers are \"%s\", without \"%s\"", f->log->str, answer);
+}
+
 static char *content(const Fixture *f, const char *name)
 {
     g_autofree char *path = g_build_filename(f->dir, name, NULL);
@@ -494,6 +507,46 @@ static void the_same_order_is_updated_in_place(void **state)
     assert_false(f->base->v->update(f->base, "a", (const LhAssignment *)other));
 }
 
+static guint children(void)
+{
+    g_autofree char *path = g_strdup_printf("/proc/self/task/%d/children", (int)getpid());
+    g_autofree char *text = NULL;
+    guint n = 0;
+    assert_true(g_file_get_contents(path, &text, NULL, NULL));
+    for (const char *c = text; *c != '\0'; c++)
+        n += *c == ' ';
+    return n;
+}
+
+/* The loop has its turns between them, and the lease what it needs; what is not begun yet leaves nothing. */
+static void many_begin_one_after_the_other(void **state)
+{
+    Fixture *f = *state;
+    f->o.ends = FALSE;
+    f->o.on_load = SH("echo x >> ticks");
+    f->o.on_evict = SH("echo y >> evicted");
+    begin(f);
+    for (guint i = 0; i < 8; i++) {
+        g_autofree char *item = g_strdup_printf("i%u", i);
+        load(f, item);
+    }
+    assert_int_equal(children(), 0);
+    while (children() == 0)
+        g_main_context_iteration(NULL, TRUE);
+    assert_int_equal(children(), 1);
+    g_main_context_iteration(NULL, TRUE);
+    assert_in_range(children(), 0, 2);
+    release(f, "i7");
+    expect_at_last(f, "i7:released ");
+    for (guint i = 0; i < 7; i++) {
+        g_autofree char *answer = g_strdup_printf("i%u:ready ", i);
+        expect_at_last(f, answer);
+    }
+    g_autofree char *ticks = content(f, "ticks");
+    assert_string_equal(ticks, "x\nx\nx\nx\nx\nx\nx\n");
+    assert_null(content(f, "evicted"));
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 2 && strcmp(argv[1], LH_WATCHDOG_ARG) == 0)
@@ -518,6 +571,7 @@ int main(int argc, char **argv)
         TEST(released_is_not_said_before_the_leftovers_are_gone),
         TEST(past_the_deadline_it_answers_nothing),
         TEST(the_same_order_is_updated_in_place),
+        TEST(many_begin_one_after_the_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
