@@ -127,11 +127,21 @@ static void on_renewed(gpointer data)
     }
 }
 
+/* TRUE: it is stopping; then it leads nothing any more, and no other lease is asked for. */
+static gboolean stops_without(LhRuntime *runtime)
+{
+    if (!runtime->stopping)
+        return FALSE;
+    lh_election_lease_lost(runtime);
+    lh_runtime_maybe_stopped(runtime);
+    return TRUE;
+}
+
 static void on_lost(gpointer data)
 {
     LhRuntime *runtime = data;
 
-    if (runtime->stopping)
+    if (stops_without(runtime))
         return;
     lh_log(LH_LOG_WARNING, "lease lost", "next", "ask for a new one and campaign again", NULL);
     lh_election_lease_lost(runtime);
@@ -158,7 +168,7 @@ static const LhLeaseFuncs lease_funcs = {
 
 void lh_runtime_lease_is_gone(LhRuntime *runtime)
 {
-    if (runtime->stopping)
+    if (stops_without(runtime))
         return;
     lh_log(LH_LOG_WARNING, "lease lost", "why", "etcd refused it for the leader key", "next",
            "ask for a new one and campaign again", NULL);

@@ -235,7 +235,7 @@ static void test_watch(void **state)
     assert_int_equal(world->n_watches, 1);
     g_setenv("LEASEHOLD_TOKEN", "t0ken-x", TRUE);
     assert_run(3, "wait", "service", "a", "--for=jsonpath={.spec.n}=5");
-    assert_string_equal(world->err, "leasehold: services/a: the token is not known\n");
+    assert_string_equal(world->err, "leasehold: services: the token is not known\n");
 }
 
 static gboolean no_event(const char *event, gint64 revision, const cJSON *object, gpointer data)
