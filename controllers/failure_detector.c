@@ -385,11 +385,14 @@ static void count_marks(const Round *round, GHashTable *pools, GPtrArray *names)
             marks_of(pools, value)->nodes++;
 }
 
-/* Not lh_brake_exceeds(): a fleet of five is lost with five of them, and one alone may always be hung. */
+/* Not lh_brake_exceeds(): a fleet of five is lost with five of them, and one alone may always be hung. Of a few
+ * it is all: who would take their work? */
 static gboolean is_a_fleet(const Round *round, const Marks *marks, gint64 n)
 {
-    return !LH_BUG(PROBES_UNBRAKED) && marks->due > 0 && marks->nodes >= SMALL_POOL && n > 1 &&
-           n * 100 > round->settings->brake_percent * marks->nodes;
+    if (LH_BUG(PROBES_UNBRAKED) || marks->due == 0 || n < 2)
+        return FALSE;
+    return marks->nodes < SMALL_POOL ? n >= marks->nodes
+                                     : n * 100 > round->settings->brake_percent * marks->nodes;
 }
 
 /* A brake is let go when each node has been probed once more since the last change of what it holds: who is
@@ -406,7 +409,7 @@ static gboolean lets_go(Round *round, const LhBrake *brake, const GPtrArray *nam
         return TRUE; /* since a time yet to come: another clock's */
     g_hash_table_iter_init(&iter, pools);
     while (g_hash_table_iter_next(&iter, &pool, &marks))
-        if (((const Marks *)marks)->due > 0 && ((const Marks *)marks)->nodes >= SMALL_POOL)
+        if (((const Marks *)marks)->due > 0 && ((const Marks *)marks)->nodes > 1)
             g_hash_table_add(round->doubts, g_strdup(pool));
     lh_plan_wake(round->plan, due);
     return FALSE;

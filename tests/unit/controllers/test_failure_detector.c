@@ -432,7 +432,7 @@ static void a_small_fleet_is_a_fleet(void **state)
 {
     static const struct {
         guint nodes, condemned;
-    } rows[] = {{3, 3}, {4, 1}, {6, 1}, {9, 1}, {10, 2}};
+    } rows[] = {{1, 1}, {2, 1}, {3, 2}, {4, 1}, {6, 1}, {9, 1}, {10, 2}};
 
     (void)state;
     for (guint r = 0; r < G_N_ELEMENTS(rows); r++) {
