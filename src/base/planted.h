@@ -69,8 +69,7 @@
     X(PROBES_UNBRAKED, "probes-unbraked", 12,                                                      \
       "a fleet that misses its probes is condemned at once")                                       \
     X(FAILURE_TAKES, "failure-takes", 12, "a node in failure gets new work")                       \
-    X(OLD_MISSES, "old-misses", 24, "what was observed under an earlier leadership counts")        \
-    X(CLOCK_JUMP, "clock-jump", 120, "a jump of the wall clock shortens a wait")
+    X(OLD_MISSES, "old-misses", 24, "what was observed under an earlier leadership counts")
 
 typedef enum {
 #define X(name, text, seeds, what) LH_BUG_##name,

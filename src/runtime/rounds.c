@@ -99,7 +99,7 @@ static gint64 wall_ahead_ms(const Runner *runner)
 /* After a jump of the wall clock what its times are compared with means nothing: its own waits begin anew. */
 static gboolean clock_jumped(Runner *runner)
 {
-    if (!runner->leads || LH_BUG(CLOCK_JUMP) || ABS(wall_ahead_ms(runner)) < CLOCK_JUMP_MS)
+    if (!runner->leads || ABS(wall_ahead_ms(runner)) < CLOCK_JUMP_MS)
         return FALSE;
     lh_log(LH_LOG_WARNING, "the wall clock jumped", "controller", runner->controller->name, "by_ms",
            lh_fmt("%" G_GINT64_FORMAT, wall_ahead_ms(runner)), "next", "its waits begin anew",
@@ -119,7 +119,7 @@ LhPlanContext lh_runner_context(Runner *runner)
         .revision = lh_mirror_revision(runtime->mirror),
         .epoch = runner->leads ? runner->key_create : 0,
         .led_ms = runner->leads ? runner->led_ms : lh_wall_ms(runtime->env),
-        .ahead_ms = runner->leads && !LH_BUG(CLOCK_JUMP) ? wall_ahead_ms(runner) : 0,
+        .ahead_ms = runner->leads ? wall_ahead_ms(runner) : 0,
         .regressed = runner->regressed,
         .regressed_rev = runner->regressed_rev,
         .max_groups = runtime->options.max_groups,
