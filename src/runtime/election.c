@@ -167,8 +167,9 @@ void lh_election_step_down(Runner *runner, const char *why)
     for (guint i = 0;
          runner->controller->gauge_names != NULL && runner->controller->gauge_names[i] != NULL; i++)
         lh_metrics_drop(runtime->metrics, runner->controller->gauge_names[i]);
-    lh_log(LH_LOG_WARNING, "leads no more", "controller", runner->controller->name, "epoch",
-           lh_fmt("%" G_GINT64_FORMAT, runner->key_create), "why", why, NULL);
+    lh_log(runtime->stopping ? LH_LOG_INFO : LH_LOG_WARNING, "leads no more", "controller",
+           runner->controller->name, "epoch", lh_fmt("%" G_GINT64_FORMAT, runner->key_create),
+           "why", why, NULL);
     lh_recorder_drop(runner);
     lh_runner_reset_round(runner);
     lh_runner_errands_end(runner);
