@@ -50,6 +50,7 @@ typedef struct {
     LhEventRecorder *recorder;
     LhCallId call;
     guint n;
+    gint64 seen_rev; /* of the mirror when they were sent: the answer cannot be older */
 } Flight;
 
 static void told_free(gpointer data)
@@ -189,6 +190,8 @@ static void on_told(const LhTxnReply *reply, const GError *error, gpointer data)
     Flight *flight = data;
     LhEventRecorder *recorder = flight->recorder;
 
+    if (error == NULL && reply->header.revision < flight->seen_rev)
+        lh_mirror_doubt(recorder->runtime->mirror);
     if (error != NULL || !reply->succeeded) {
         if (error != NULL && g_error_matches(error, LH_ERROR, LH_ERR_LEASE_LOST))
             forget_lease(recorder);
@@ -235,6 +238,7 @@ static void flush_runner(LhEventRecorder *recorder, Runner *runner)
     flight = g_new0(Flight, 1);
     flight->recorder = recorder;
     flight->n = n;
+    flight->seen_rev = lh_mirror_revision(runtime->mirror);
     flight->call = lh_etcd_txn(runtime->etcd, &request, on_told, flight);
     g_ptr_array_add(recorder->flights, flight);
 }
@@ -291,7 +295,8 @@ static void tell_next(LhEventRecorder *recorder)
 
     while (recorder->flights->len == 0 && recorder->tellers->len > 0) {
         Runner *runner = g_ptr_array_steal_index(recorder->tellers, 0);
-        if (has_events(runner) && lh_election_may_act(runner) && have_lease(recorder))
+        if (has_events(runner) && lh_election_may_act(runner) &&
+            !lh_mirror_in_doubt(runtime->mirror) && have_lease(recorder))
             flush_runner(recorder, runner);
     }
     for (guint i = 0; recorder->flights->len == 0 && i < runtime->n_runners; i++)

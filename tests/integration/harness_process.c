@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define TAIL_LINES 6
+#define TAIL_LINES 30
 #define TAIL_WIDTH 220
 
 static void die_with_parent(gpointer parent)

@@ -43,8 +43,34 @@ static void back_up(World *world)
     etcd_process_thaw(world->etcd);
 }
 
+typedef struct {
+    gboolean asked, answered;
+} Asking;
+
+static void on_range(const LhRangeReply *reply, const GError *error, gpointer data)
+{
+    Asking *asking = data;
+
+    (void)reply;
+    asking->asked = FALSE;
+    asking->answered = error == NULL;
+}
+
+static gboolean answers(World *world, gpointer data)
+{
+    Asking *asking = data;
+    const LhRangeRequest request = {.key = "/", .limit = 1};
+
+    if (!asking->asked && !asking->answered) {
+        asking->asked = TRUE;
+        world->client->v->range(world->client, &request, 1000, on_range, asking);
+    }
+    return asking->answered;
+}
+
 static void restore(World *world)
 {
+    Asking asking = {0};
     g_autofree char *data = g_build_filename(etcd_process_dir(world->etcd), "data", NULL);
     g_autofree char *lost = g_build_filename(world->dir, "lost", NULL);
     g_autofree char *backup = g_build_filename(world->dir, "backup", NULL);
@@ -57,6 +83,7 @@ static void restore(World *world)
     copy(world, backup, data);
     if (!etcd_process_restart(world->etcd, &error))
         world_fail(world, "etcd: %s", error->message);
+    world_poll(world, answers, &asking, "etcd answers again");
 }
 
 /* ---- who has what ---- */
@@ -120,6 +147,20 @@ static void wait_granted(World *world, Ledger *ledger, guint seed, gint64 since_
     world_poll(world, has_granted, &granted, "%u permits of %s", n, policies[seed].name);
 }
 
+static void count_healthy(const LhObject *object, gpointer data)
+{
+    *(guint *)data += ((const LhHealth *)object)->state == LH_HEALTH_HEALTHY;
+}
+
+/* How long their leases live is in the backup, too: else a lost one is waited for as long as any lease may live. */
+static gboolean are_known(World *world, gpointer data)
+{
+    guint n = 0;
+
+    lh_mirror_foreach(world->mirror, LH_KIND_HEALTH, count_healthy, &n);
+    return n == *(const guint *)data;
+}
+
 static void put_seed(World *world, const char *name)
 {
     g_autofree char *key = g_strdup_printf("desired/seeds/%s-1", name);
@@ -152,6 +193,7 @@ static void what_was_granted_counts_on(void **state)
         }
     }
     world_wait(world, is_idle, &(Wanted){.seed = "late-1"}, "nobody has late");
+    world_wait(world, are_known, &(guint){G_N_ELEMENTS(crawlers)}, "both are healthy");
     back_up(world);
 
     gint64 begun_us = ledger_now_us();

@@ -109,7 +109,7 @@ typedef struct {
     X(long_pauses, "pauses of minutes", 9)                       \
     X(cuts, "network cuts", 480)                                 \
     X(resets, "connections reset", 270)                          \
-    X(streams_closed, "watch streams cut", 450)                  \
+    X(streams_closed, "watch streams cut", 300)                  \
     X(slow_networks, "slow connections", 260)                    \
     X(compactions, "compactions", 680)                           \
     X(lists_spoiled, "lists spoiled", 210)                       \
