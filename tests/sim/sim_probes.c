@@ -326,10 +326,30 @@ static void check_revoked(Sim *sim, const SimCommit *commit, const SimChange *ch
                  commit->by->client);
 }
 
+/* A registration that did not parse is mended: nobody was asked meanwhile, and what was missed before still counts. */
+static void note_mended(const Sim *sim, const SimChange *change)
+{
+    g_autofree char *id = g_strconcat(LH_DETECTOR_PROBE ".", change->name, NULL);
+    id[strcspn(id, "/")] = '.';
+    for (guint i = 0; i < sim->n_processes; i++) {
+        const SimProbes *probes = sim->processes[i].probes;
+        Seen *seen = probes == NULL ? NULL : g_hash_table_lookup(probes->seen, id);
+        if (seen != NULL && seen->misses > 0)
+            seen->missed_ms = sim_now(sim);
+        if (seen != NULL && seen->misses >= sim->least_misses)
+            seen->bad_ms = sim_now(sim);
+    }
+}
+
 static void on_commit(Sim *sim, const SimCommit *commit)
 {
-    for (guint i = 0; i < commit->n && commit->manager; i++) {
+    for (guint i = 0; i < commit->n; i++) {
         const SimChange *change = &commit->changes[i];
+        if (change->kind == LH_KIND_NODE && change->before != NULL && change->after != NULL &&
+            !lh_object_known(change->before) && lh_object_known(change->after))
+            note_mended(sim, change);
+        if (!commit->manager)
+            continue;
         if (change->kind == LH_KIND_NODE && commit->commit->cause == FAKE_BY_REVOKE)
             check_revoked(sim, commit, change);
         const LhHealth *before = (const LhHealth *)change->before;
