@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Of what a manager has: totals may differ by one part. */
+/* Of what a manager has: totals may differ by one part. HDFS has the same: its balancer bears 10 % by default. */
 #define BORNE_PART 10
 
 struct LhSeedPlaces {
