@@ -190,7 +190,9 @@ static void on_told(const LhTxnReply *reply, const GError *error, gpointer data)
     Flight *flight = data;
     LhEventRecorder *recorder = flight->recorder;
 
-    if (error == NULL && reply->header.revision < flight->seen_rev)
+    /* Not what the mirror has noticed since. */
+    if (error == NULL && reply->header.revision < flight->seen_rev &&
+        lh_mirror_revision(recorder->runtime->mirror) >= flight->seen_rev)
         lh_mirror_doubt(recorder->runtime->mirror);
     if (error != NULL || !reply->succeeded) {
         if (error != NULL && g_error_matches(error, LH_ERROR, LH_ERR_LEASE_LOST))
